@@ -1,4 +1,4 @@
-"""Which url names which store, and which kinds of targets there are."""
+"""Composition: store URLs and the kinds of targets."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from chronos.store.sql.postgres.store import PostgresStore
 from chronos.store.sql.sqlite.store import SqliteStore
 
 
-def test_urls() -> None:
+def test_a_url_selects_its_store() -> None:
     relative, absolute, memory = (make_store(f"sqlite://{rest}") for rest in ("/data/a.db", "//var/a.db", ""))
     assert isinstance(relative, SqliteStore)
     assert isinstance(absolute, SqliteStore)
@@ -25,26 +25,30 @@ def test_urls() -> None:
 @pytest.mark.parametrize(
     ("url", "part"),
     [
-        ("mysql://ana:secret@host/x", "mysql://ana:…@host/x names no store Chronos knows"),
-        ("chronos.db", "write sqlite:///path/to/file.db"),
-        ("", "names no store"),
-        ("sqlite://chronos.db", "sqlite:///chronos.db"),
+        ("mysql://ana:secret@host/x", 'unknown store "mysql://ana:…@host/x"'),
+        ("chronos.db", "use sqlite:///path/to/file.db"),
+        ("", "unknown store"),
+        ("sqlite://chronos.db", "a file needs three slashes: sqlite:///chronos.db"),
+        ("sqlite:chronos.db", "a file needs three slashes: sqlite:///chronos.db"),
+        ("sqlite:/var/chronos.db", "a file needs three slashes: sqlite:////var/chronos.db"),
     ],
 )
-def test_other_urls_are_refused_with_what_to_write(url: str, part: str) -> None:
+def test_an_invalid_url_is_rejected_with_a_valid_form(url: str, part: str) -> None:
     with pytest.raises(Invalid) as caught:
         make_store(url)
     assert part in str(caught.value)
     assert "secret" not in str(caught.value)
 
 
-def test_what_is_gone_when_it_is_closed() -> None:
+def test_only_a_sqlite_url_without_a_file_is_in_memory() -> None:
     assert is_in_memory("sqlite://")
     assert not is_in_memory("sqlite:///a.db")
     assert not is_in_memory("postgresql://db.example/jobs")
 
 
-def test_packages_bring_targets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_package_adds_a_target_kind_but_cannot_replace_a_built_in_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "carrier.py").write_text(
         "from chronos.errors import Invalid\n"
         "class Pigeon:\n"
@@ -60,4 +64,4 @@ def test_packages_bring_targets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert set(checks) == {"command", "http", "pigeon", "python", "wait"}
     with pytest.raises(Invalid, match=r"pigeon\.loft is missing"):
         checks["pigeon"]({})
-    checks["http"]({"url": "https://api.example.org/"})  # nobody takes the place of what is there
+    checks["http"]({"url": "https://api.example.org/"})  # the built-in kind wins

@@ -1,6 +1,6 @@
-"""Chronos: a job scheduler that runs jobs at the right time, once, and can say what it did and why.
+"""Chronos: a job scheduler that runs jobs on time, once, and can tell you what it did and why.
 
-How the package is laid out, from the inside out. Each layer imports only the layers above it in this list:
+The layers of the package, from the inside out. Each layer imports only the layers above it in this list:
 
 * ``errors``: the error tree.
 * ``core``: pure decisions. Time, ids and randomness are arguments.
@@ -12,9 +12,9 @@ How the package is laid out, from the inside out. Each layer imports only the la
 * ``assembly``: the only place that composes the parts.
 * ``sdk``: ``Chronos`` for Python programs. ``declarative``: a scheduler with two methods. ``api``: REST.
 * ``server``: the configuration and the process of a server.
-* ``cli``: the programs ``chronos`` and ``chronosctl``. ``testing``: what Chronos offers to tests.
+* ``cli``: the programs ``chronos`` and ``chronosctl``. ``testing``: virtual time and suites for tests.
 
-The names below are the whole public surface; everything else may move. They are imported when first used, so that
+The names below are the public API. Everything else may move without notice. They are imported on first use, so that
 ``chronosctl --help`` does not load the engine.
 """
 

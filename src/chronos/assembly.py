@@ -1,6 +1,6 @@
-"""The composition root: the only place that knows which parts stand behind which name, and puts them together.
+"""The composition root: the only module that chooses the implementation of each part and connects the parts.
 
-What is heavy to import is imported when it is asked for, so that a program pays only for its own.
+Heavy modules are imported on first use, so that a program loads only the parts it needs.
 """
 
 import os
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
     from chronos.service.serializers import Check
     from chronos.service.why import WhyService
 
-RUNNER_ENTRY_POINT_GROUP = "chronos.runners"  # the entry points that bring further kinds of targets
+RUNNER_ENTRY_POINT_GROUP = "chronos.runners"  # entry points of other packages that add kinds of targets
 _MAX_PYTHON_PROCESSES = 4
 _PASSWORD_PARAMETER = re.compile(r"([?&](?:ssl)?password=)[^&#]*", re.IGNORECASE)
 _BUILT_IN_TARGET_KINDS = ("command", "http", "python", "wait")
 
 
 def make_store(url: str) -> Store:
-    """The store a url names, not yet open: ``sqlite:///file``, ``sqlite://`` (in memory), ``postgresql://…``."""
+    """Make the store of a URL, not yet open: ``sqlite:///file``, ``sqlite://`` (in memory), ``postgresql://…``."""
     scheme = urlsplit(url).scheme
     if scheme == "sqlite":
         from chronos.store.sql.sqlite.store import SqliteStore  # noqa: PLC0415
@@ -52,30 +52,30 @@ def make_store(url: str) -> Store:
 
         return PostgresStore(url)
     raise Invalid(
-        f"{hide_url_password(url)} names no store Chronos knows; "
-        "write sqlite:///path/to/file.db, sqlite:// (in memory) or postgresql://user@host/database"
+        f'unknown store "{hide_url_password(url)}"; '
+        "use sqlite:///path/to/file.db, sqlite:// (in memory) or postgresql://user@host/database"
     )
 
 
 def make_test_store() -> Store:
-    """A store in memory that lives as long as a test, not yet open."""
+    """Make a store in memory for one test, not yet open."""
     from chronos.store.sql.sqlite.memory import MemoryStore  # noqa: PLC0415
 
     return MemoryStore()
 
 
 def parse_sqlite_file(url: str) -> Path | None:
-    """The file that a url names; None where it names no file."""
+    """Return the file of a store URL; None if the store is not a file."""
     return _parse_sqlite_path(url) if urlsplit(url).scheme == "sqlite" else None
 
 
 def restore_store(copy: Path, url: str) -> Path:
-    """Make a backup the store that a url names, which must not exist yet; gives where it is now."""
+    """Copy a backup to the store of a URL, which must not exist yet. Returns the new file."""
     target = parse_sqlite_file(url)
     if target is None:
         raise Invalid(
-            f"{hide_url_password(url)} is not a file; a backup is restored to sqlite:///path/to/file.db, "
-            "and PostgreSQL brings its own tools (pg_restore)"
+            f'cannot restore a backup to "{hide_url_password(url)}"; use sqlite:///path/to/file.db, '
+            "or pg_restore for PostgreSQL"
         )
     from chronos.store.sql.sqlite.connection import restore  # noqa: PLC0415
 
@@ -85,18 +85,18 @@ def restore_store(copy: Path, url: str) -> Path:
 
 
 def is_in_memory(url: str) -> bool:
-    """Whether what a url names is gone when its store is closed."""
+    """Return whether the store of a URL is lost when it is closed."""
     return urlsplit(url).scheme == "sqlite" and _parse_sqlite_path(url) is None
 
 
 def is_shared(url: str) -> bool:
-    """Whether servers on several machines can work on the store that a url names."""
+    """Return whether several machines can share the store of a URL."""
     return urlsplit(url).scheme != "sqlite"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookOptions:
-    """Where requests may go, how long one may take where no level says, and which connections are kept."""
+    """Limits of webhooks: allowed hosts, the default timeout and idle connections."""
 
     allow_private: bool = False
     allow_hosts: tuple[str, ...] = ()
@@ -110,7 +110,7 @@ DEFAULT_HTTP_OPTIONS = WebhookOptions()
 
 
 def list_target_kinds() -> tuple[str, ...]:
-    """Every kind of target that can be run, those that other packages bring included."""
+    """Return every kind of target that can run, including kinds from other packages."""
     return tuple(
         sorted({*_BUILT_IN_TARGET_KINDS, *(point.name for point in entry_points(group=RUNNER_ENTRY_POINT_GROUP))})
     )
@@ -125,9 +125,9 @@ def make_runners(
     command: "CommandRules | None" = None,
     allowed: tuple[str, ...] | None = None,
 ) -> "dict[str, Runner]":
-    """A runner for every kind of target, those that other packages bring included. The caller closes them.
+    """Make a runner for every kind of target, including kinds from other packages. The caller closes the runners.
 
-    ``allowed``: the kinds that may be run; jobs with others are refused, and fail. None: all.
+    ``allowed`` lists the kinds that may run (None: all). Jobs with another kind are rejected, and existing ones fail.
     """
     from chronos.runners.command.options import NO_RULES  # noqa: PLC0415
     from chronos.runners.command.runner import CommandRunner  # noqa: PLC0415
@@ -160,18 +160,18 @@ def make_runners(
     }
     if allowed is None:
         return runners
-    return {kind: one if kind in allowed else ForbiddenRunner(kind, allowed) for kind, one in runners.items()}
+    return {kind: runner if kind in allowed else ForbiddenRunner(kind, allowed) for kind, runner in runners.items()}
 
 
 def collect_target_checks(runners: "Mapping[str, Runner]") -> "dict[str, Check]":
-    """What each kind of target says of its options when a job is saved."""
+    """Return, by kind of target, the check of its options that runs when a job is saved."""
     return {kind: runner.check for kind, runner in runners.items()}
 
 
 def make_node_clock(clock: Clock) -> "NodeClock":
-    """This machine's clock, corrected by the store's: what is written together shares one, engine and service alike.
+    """Make a clock of this machine that is corrected by the store's clock. Engine and service share one.
 
-    An engine measures the offset while it runs; ``measure`` does so where there is none.
+    A running engine measures the offset; a program without an engine calls ``measure``.
     """
     from chronos.engine.node_clock import NodeClock  # noqa: PLC0415
 
@@ -189,22 +189,22 @@ def make_engine(
     logger: str = "chronos.engine",
     logged: "tuple[type[Event], ...]" = (),
 ) -> "Engine":
-    """A node on an open store, not yet started. What happens on it goes to a ``logger``.
+    """Make a node on an open store, not yet started. Its events are logged to ``logger``.
 
-    ``logged`` are the kinds of events that do; all, unless they are given.
+    ``logged`` limits the log to these kinds of events; empty means all.
     """
     from chronos.engine.engine import Engine  # noqa: PLC0415
     from chronos.observe.event_log import EventLog  # noqa: PLC0415
 
     engine = Engine(store, clock=clock, options=options, runners=runners, functions=functions, defaults=defaults)
-    lines = EventLog(engine.job_name, logger)
-    engine.on_event(lines.watch, *logged, wants_routine=lines.wants_routine)
+    event_log = EventLog(engine.job_name, logger)
+    engine.on_event(event_log.watch, *logged, wants_routine=event_log.wants_routine)
     return engine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """What the faces share."""
+    """The use cases that the REST API, the SDK and the declarative API share."""
 
     jobs: "JobService"
     job_saver: "JobSaver"
@@ -228,9 +228,10 @@ def make_service(
     max_pending: int | None = None,
     new_request: Callable[[], bytes] = _new_request_id,
 ) -> Service:
-    """The service on an open store. ``max_pending`` is how much may be ready or queued before asking for more fails.
+    """Make the service on an open store.
 
-    ``new_request`` gives the id of each request for executions.
+    ``max_pending``: new runs are rejected while this many executions are ready or queued. ``new_request`` makes the id
+    of each request for executions.
     """
     from chronos.service.backfill import BackfillService  # noqa: PLC0415
     from chronos.service.backpressure import MAX_PENDING, Backpressure  # noqa: PLC0415
@@ -257,27 +258,27 @@ def make_service(
 
 
 def _to_runner_factory(point: EntryPoint) -> "Callable[[], Runner]":
-    """An entry point names a class, or a function, that makes a runner of nothing."""
+    """Return a function that loads an entry point, a class or function without arguments, and makes its runner."""
 
     def make() -> "Runner":
-        made: Runner = point.load()()
-        return made
+        runner: Runner = point.load()()
+        return runner
 
     return make
 
 
 def _parse_sqlite_path(url: str) -> Path | None:
-    """Three slashes and a relative path, four and an absolute one; two and nothing: in memory."""
-    rest = url.removeprefix("sqlite://")
-    if rest in ("", "/"):
+    """Return the file of a URL: a relative path after three slashes, an absolute one after four. None: in memory."""
+    if url in ("sqlite://", "sqlite:///"):
         return None
-    if not rest.startswith("/"):
-        raise Invalid(f"{url} has two slashes where a file needs three: sqlite:///{rest}")
-    return Path(rest[1:])
+    if not url.startswith("sqlite:///"):
+        path = url.removeprefix("sqlite:").removeprefix("//")
+        raise Invalid(f'invalid store "{url}"; a file needs three slashes: sqlite:///{path}')
+    return Path(url.removeprefix("sqlite:///"))
 
 
 def hide_url_password(url: str) -> str:
-    """A url as it may be shown: neither before its host nor among its parameters does it have a password."""
+    """Replace the passwords in a URL, before its host and among its parameters."""
     parts = urlsplit(url)
     shown = url if parts.password is None else url.replace(f":{parts.password}@", ":…@")
     return _PASSWORD_PARAMETER.sub(r"\1…", shown)

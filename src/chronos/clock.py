@@ -1,7 +1,7 @@
-"""The clock: the one place that reads the time, so that everything else can be given another one.
+"""The clock: the only module that reads the time, so that tests can replace it.
 
-Waits are the event loop's own (``asyncio.sleep``, ``loop.call_at``), which are monotonic; a clock only tells what time
-it is. ``chronos.testing`` has one that stands still until a test moves it.
+A clock only returns the current time. Code that waits uses the monotonic timers of the event loop (``asyncio.sleep``,
+``loop.call_at``). ``chronos.testing`` has a clock that stands still until a test moves it.
 """
 
 import time
@@ -10,17 +10,17 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """What time it is, in microseconds since 1970, UTC."""
+    """Returns the time in microseconds since 1970 UTC."""
 
     def now_us(self) -> int:
-        """The time now. It may jump, in both directions: clocks are set."""
+        """Return the current time. It may jump in both directions, because machines set their clocks."""
 
     def outside(self) -> AbstractContextManager[None]:
-        """While entered, something in the real world is waited for (a process, a socket): time must not be skipped."""
+        """Mark a block that waits for the real world (a process, a socket). A virtual clock stands still meanwhile."""
 
 
 class SystemClock:
-    """This machine's clock."""
+    """The clock of this machine."""
 
     def now_us(self) -> int:
         return time.time_ns() // 1_000
@@ -29,11 +29,11 @@ class SystemClock:
         return nullcontext()
 
 
-def nearest_offset_us(offset_us: int, *, told_us: int, answered_us: int, took_us: int) -> int:
-    """The offset to another clock that one answer allows and that is nearest to the one known before.
+def nearest_offset_us(offset_us: int, *, remote_us: int, received_us: int, round_trip_us: int) -> int:
+    """Return the offset to a remote clock that fits its reply and is nearest to the last known offset.
 
-    The other clock showed ``told_us`` at some moment of the ``took_us`` before the answer came, which was at
-    ``answered_us`` here. So the offset lies between told − answered and told + took − answered, and nothing says where.
+    The remote clock showed ``remote_us`` at an unknown moment of the round trip, which ended at ``received_us`` by the
+    local clock. So the offset lies between remote − received and remote − received + round trip.
     """
-    least_us = told_us - answered_us
-    return min(max(offset_us, least_us), least_us + took_us)
+    least_us = remote_us - received_us
+    return min(max(offset_us, least_us), least_us + round_trip_us)

@@ -1,4 +1,4 @@
-"""The one error tree: every error that Chronos raises on purpose, and what its caller can do about it."""
+"""The error tree: every error that Chronos raises on purpose, and how a caller should react to it."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,21 +9,21 @@ class ChronosError(Exception):
 
 
 class NotFound(ChronosError, LookupError):
-    """There is no such thing, or none that the caller may see."""
+    """The object does not exist, or the caller may not see it."""
 
 
 class Conflict(ChronosError):
-    """The thing is not as the caller believes: it changed, or exists already. Read it again, then decide."""
+    """The object changed or already exists. Read it again, then decide."""
 
 
 class Invalid(ChronosError, ValueError):
-    """What was asked for makes no sense; asking again will not help."""
+    """The request is invalid. Sending it again does not help."""
 
 
 class InvalidOptions(Invalid):
-    """Options with which a target could never run: everything that is wrong with them at once.
+    """Options of a target that could never run, with every fault at once.
 
-    ``faults`` has the way to each option (``("headers", "a b")``, empty for all of them) and what is wrong with it.
+    Each item of ``faults`` is the path of an option (``("headers", "a b")``; empty: all of them) and its fault.
     """
 
     def __init__(self, faults: Sequence[tuple[tuple[str | int, ...], str]]) -> None:
@@ -35,31 +35,35 @@ class InvalidOptions(Invalid):
 
 
 class Unavailable(ChronosError):
-    """Not now. Nothing was lost or half done that the same request, sent again, would not set right."""
+    """A temporary failure. The caller may safely send the same request again."""
 
 
 class QueueFull(Unavailable):
-    """Too much is waiting already; try again when some of it has run."""
+    """Too many executions are waiting. Try again when some of them have run."""
 
 
 class StoreUnavailable(Unavailable):
-    """The store cannot be reached, is locked, full or read-only."""
+    """The store is unreachable, locked, full or read-only."""
 
 
 class StoreBusy(StoreUnavailable):
-    """Too many changes wait to be written; this one was not. Try again soon."""
+    """Too many changes are waiting to be written, so this one was rejected. Try again soon."""
 
 
 class StoreBroken(ChronosError):
-    """The store must not be used as it is: corrupt, of a newer or foreign schema, not durable. Needs a person."""
+    """The store is unusable: corrupt, not durable, or with a newer or foreign schema. An operator must repair it."""
 
 
 class InvalidSchedule(Invalid):
-    """A schedule that cannot be understood, or that could never fire.
+    """A schedule that cannot be parsed, or that could never fire.
 
-    ``expression`` is the text as given, ``field`` the part at fault (``"hour"``) or None, ``reason`` what is
-    wrong with it, ``position`` the offset of the offending text within the expression or None. The message
-    puts these together, with a caret under the offending text, and ends in what to do where that is known.
+    * ``expression``: the text as written.
+    * ``reason``: the fault.
+    * ``field``: the part at fault (``"hour"``), or None.
+    * ``position``: the offset of the faulty text in the expression, or None.
+    * ``hint``: the fix, or None.
+
+    The message combines them and puts a caret under the faulty text.
     """
 
     def __init__(
@@ -83,15 +87,15 @@ class InvalidSchedule(Invalid):
         super().__init__(self._message())
 
     def named(self, subject: str) -> "InvalidSchedule":
-        """The same error of something that is called otherwise."""
+        """Copy the error under another subject than "schedule"."""
         return self._like(self.expression, self.position, subject)
 
     def within(self, expression: str, offset: int) -> "InvalidSchedule":
-        """The same error, seen from the longer text whose part at ``offset`` was at fault."""
+        """Copy the error for a longer text that contains the faulty expression at ``offset``."""
         return self._like(expression, None if self.position is None else self.position + offset, self.subject)
 
     def translated(self, expression: str) -> "InvalidSchedule":
-        """The same error of the words that were translated to what is at fault, which the hint then shows."""
+        """Copy the error for the words that were translated to the faulty expression. The hint shows it."""
         error = self._like(expression, None, self.subject)
         error.hint = f'understood as "{self.expression}"' + (f"; {self.hint}" if self.hint else "")
         return error
@@ -128,5 +132,5 @@ _CARET_LIMIT = 256
 
 
 def _rebuild(expression: str, reason: str) -> InvalidSchedule:
-    """Unpickling: keyword-only arguments are restored from the instance's dict afterwards."""
+    """Make the error that ``pickle`` then fills with the instance's dict."""
     return InvalidSchedule(expression, reason)

@@ -1,25 +1,25 @@
-"""Many deadlines for the price of a few timers: those that end in the same second share one.
+"""Shared timers: deadlines in the same second use one timer of the event loop.
 
-Most attempts end minutes before their timeout, so what counts is how little setting and dropping a deadline costs. It
-may be up to a second late, which a timeout of many seconds does not notice.
+Most attempts end long before their timeout, so setting and dropping a deadline must be cheap. A shared deadline may be
+up to one second late, which does not matter for timeouts of ten seconds and more.
 """
 
 import asyncio
 from collections.abc import Callable
 
-MIN_SHARED_TIMER_S = 10.0  # shorter timeouts get a timer of their own
+MIN_SHARED_TIMER_S = 10.0  # shorter timeouts get their own timer
 
 TimerKey = int | asyncio.TimerHandle
 
 
 class Timers:
-    """Calls back unless it is dropped before."""
+    """Calls functions at their deadlines, unless they are dropped before."""
 
     def __init__(self) -> None:
         self._calls_by_second: dict[int, dict[int, Callable[[], None]]] = {}
 
     def set(self, owner: int, after_s: float, call: Callable[[], None]) -> TimerKey:
-        """Call after so long. ``owner`` is unique among those that are set; the key drops it."""
+        """Call ``call`` after ``after_s`` seconds. ``owner`` is unique. Returns the key for ``drop``."""
         loop = asyncio.get_running_loop()
         if after_s < MIN_SHARED_TIMER_S:
             return loop.call_later(after_s, call)
@@ -32,7 +32,7 @@ class Timers:
         return second
 
     def drop(self, owner: int, key: TimerKey) -> None:
-        """Do not call any more."""
+        """Cancel a deadline."""
         if isinstance(key, int):
             calls = self._calls_by_second.get(key)
             if calls is not None:

@@ -1,30 +1,30 @@
-"""The interpreter of a process that runs Chronos: its settings, its event loop and its signals."""
+"""Settings of the Python interpreter, and helpers for its event loop and signals."""
 
 import asyncio
 import gc
 import signal
 import sys
 
-#: Python lets a thread that waits for the interpreter have it after 5 ms, unless the other one gives it up before. The
-#: store's writer needs it for some microseconds between two statements, many times a second.
+#: By default, a thread may wait 5 ms for the interpreter lock. The store's writer thread needs the lock for
+#: microseconds, many times per second.
 _SWITCH_INTERVAL_S = 0.0002
-_GC_THRESHOLDS = (50_000, 20, 20)  # objects made, and younger generations looked through
+_GC_THRESHOLDS = (50_000, 20, 20)  # new objects, and collections of the younger generations
 
 
 def shorten_switch_interval() -> None:
-    """Threads that need the interpreter for a moment do not wait long for those that have much to do."""
+    """Let threads that need the interpreter briefly, such as the writer thread, get it sooner."""
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
 
 
 def tune_garbage_collector() -> None:
-    """What is there when all has started stays; and what comes makes thousands of objects, few of them in circles."""
+    """Collect less often: objects made at startup stay, and few later ones form reference cycles."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*_GC_THRESHOLDS)
 
 
 def is_on_loop() -> bool:
-    """Whether this is called from a coroutine."""
+    """Return whether the caller runs on an event loop."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -33,12 +33,12 @@ def is_on_loop() -> bool:
 
 
 async def wait_for_task_or_signal(
-    task: "asyncio.Task[None]", told: "asyncio.Queue[signal.Signals]"
+    task: "asyncio.Task[None]", signals: "asyncio.Queue[signal.Signals]"
 ) -> signal.Signals | None:
-    """Wait for a task to end, or for a signal, which is returned."""
-    signalled = asyncio.create_task(told.get())
-    await asyncio.wait([task, signalled], return_when=asyncio.FIRST_COMPLETED)
-    if signalled.done():
-        return signalled.result()
-    signalled.cancel()
+    """Wait until a task ends or a signal arrives. Returns the signal, or None."""
+    next_signal = asyncio.create_task(signals.get())
+    await asyncio.wait([task, next_signal], return_when=asyncio.FIRST_COMPLETED)
+    if next_signal.done():
+        return next_signal.result()
+    next_signal.cancel()
     return None

@@ -84,7 +84,7 @@ def test_secrets_are_refused_in_every_template(says: dict[str, Any], pointer: st
         reply = await w.call("POST", f"{V1}/jobs", shape("job", **says))
         assert (reply.status, [one["pointer"] for one in reply.json["errors"]]) == (422, [pointer])
         [error] = reply.json["errors"]
-        ending = '"secret.X" can never be filled in: Chronos keeps no secrets yet; write the value itself'
+        ending = '"secret.X" cannot be used: Chronos does not support secrets yet; write the value itself'
         assert error["message"].endswith(ending)
 
     in_world(case)
@@ -104,6 +104,6 @@ def test_a_job_stored_with_a_secret_fails_without_retries(kind: str, options: di
         asked = await w.post("/jobs/old/trigger", status=202)
         ended = await w.ended(asked["execution_id"])
         assert (ended["status"], ended["attempts"]) == ("failed", 1)
-        assert "Chronos keeps no secrets yet" in str(ended)
+        assert "Chronos does not support secrets yet" in str(ended)
 
     in_world(case, runs=True)

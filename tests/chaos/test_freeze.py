@@ -63,6 +63,6 @@ def test_its_work_is_taken_over_and_its_late_outcomes_are_refused(
         in_vain = [run for run in bed.runs() if run.end_s is not None and run.token != tokens[run.execution]]
         assert in_vain or whole, "some came to their end too late"
         told = [line["error"] for node in bed.nodes.values() for line in node.log("ProblemReported")]
-        assert any("put down" in error or "too late" in error for error in told), told
+        assert any("killed" in error or "too late" in error for error in told), told
 
     on_bed(tmp_path, postgres_url, case)

@@ -11,10 +11,12 @@ class Observer:
     def __init__(self) -> None:
         self.watch = HeartbeatWatch(timeout_s=TIMEOUT_S, heartbeat_s=1.0, pause_s=1.0)
 
-    def sees(self, beat: int, asked_s: float, answered_s: float | None = None) -> bool:
+    def sees(self, beat: int, requested_s: float, responded_s: float | None = None) -> bool:
         node = Node(number=7, name="seen", incarnation=b"", beat=beat, started_us=0, beat_us=0)
         return bool(
-            self.watch.observe([node], asked_s=asked_s, answered_s=asked_s if answered_s is None else answered_s)
+            self.watch.observe(
+                [node], requested_s=requested_s, responded_s=requested_s if responded_s is None else responded_s
+            )
         )
 
 

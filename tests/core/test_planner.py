@@ -141,12 +141,12 @@ NOW = NINE + 10 * MINUTE_US + 31 * SECOND_US  # 09:00 … 09:10 are missed: elev
         (settings(RecoveryStrategy.ALL), 0, list(range(11)), ""),
         (settings(RecoveryStrategy.SKIP), 11, [], "does not run"),
         (settings(RecoveryStrategy.BOUNDED), 0, list(range(11)), ""),
-        (settings(RecoveryStrategy.BOUNDED, max_count=3), 8, [8, 9, 10], "at most 3 missed instants"),
+        (settings(RecoveryStrategy.BOUNDED, max_count=3), 8, [8, 9, 10], "at most 3 missed runs"),
         (settings(RecoveryStrategy.BOUNDED, max_count=0), 11, [], "at most 0"),
         (settings(RecoveryStrategy.BOUNDED, max_age_us=90 * SECOND_US), 10, [10], "none older than 1m 30s"),
         (settings(RecoveryStrategy.BOUNDED, max_count=1, max_age_us=5 * MINUTE_US), 10, [10], "none older than 5m."),
         (settings(RecoveryStrategy.BOUNDED, max_age_us=30 * SECOND_US), 11, [], "none older than 30s."),
-        (settings(RecoveryStrategy.COMPRESSED), 10, [10], "one run, of 2026-03-02T09:10:00Z, stands for all"),
+        (settings(RecoveryStrategy.COMPRESSED), 10, [10], "the run of 2026-03-02 09:10:00 UTC covers all missed ones"),
     ],
 )
 def test_what_each_strategy_makes_of_a_gap(

@@ -57,7 +57,7 @@ def test_a_graph_starts_what_has_all_it_needs() -> None:
     ("tasks", "words"),
     [
         ([task("a"), task("a")], "same name"),
-        ([task("a", "b")], 'needs "b"'),
+        ([task("a", "b")], 'needs unknown task "b"'),
         ([task("a", "b"), task("b", "a")], "circle"),
         ([task("a", "a")], "circle"),
     ],

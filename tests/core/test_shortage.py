@@ -21,7 +21,7 @@ def node(name: str = "vm", **says: Any) -> Node:
         ({}, [node()], None),
         ({}, [], "no node is alive"),
         ({}, [node(stopped_us=5)], "no node is alive"),
-        ({}, [node(slots=0)], "no live node runs work; live nodes: vm"),
+        ({}, [node(slots=0)], "no live node runs jobs; live nodes: vm"),
         ({"functions": ("f",)}, [node(functions=["f", "g"])], None),
         ({"functions": ("f",)}, [node("a"), node("b")], 'no live node has the function "f"; live nodes: a, b'),
         ({"queue": "gpu"}, [node(queues=["default"])], 'no live node serves the queue "gpu"; live nodes: vm'),
@@ -29,7 +29,7 @@ def node(name: str = "vm", **says: Any) -> Node:
         (
             {"labels": (("zone", "eu"),)},
             [node(labels={"zone": "us"})],
-            "no live node carries the label zone=eu; live nodes: vm",
+            "no live node has the label zone=eu; live nodes: vm",
         ),
         ({"labels": (("zone", "eu"),), "fallback_us": 1}, [node()], None),
         ({"labels": (("zone", "eu"),)}, [node(labels={"zone": "eu"})], None),

@@ -1,4 +1,4 @@
-"""What the tests of the declarative face share: a calm engine, stores, and a PostgreSQL where it can be had."""
+"""Fixtures of the declarative tests: rare housekeeping, and stores."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,8 +10,8 @@ from chronos.declarative import instance
 
 
 @pytest.fixture
-def calm(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The node looks after things less often, so that virtual days pass quickly; instants are kept all the same."""
+def rare_housekeeping(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the node do its periodic work rarely, so that virtual days pass quickly. Instants stay exact."""
     options = replace(
         instance.OPTIONS,
         tick_s=600,
@@ -25,13 +25,13 @@ def calm(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def url(tmp_path: Path) -> str:
-    """A store that outlives its schedulers."""
+    """The address of a store that survives its schedulers."""
     return f"sqlite:///{tmp_path / 'tasks.db'}"
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def any_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The same, on every engine."""
+    """The same on every engine."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'tasks.db'}"
     make: Callable[..., str] = request.getfixturevalue("make_database")

@@ -1,4 +1,4 @@
-"""A program with a declarative scheduler, to be killed: its one callback says that it began, and never ends."""
+"""A program with a declarative scheduler that a test kills. One callback never ends, the other ends at once."""
 
 import asyncio
 import sys
@@ -9,7 +9,7 @@ from chronos.declarative import Scheduler
 
 async def main(url: str, cron: str) -> None:
     async def forever() -> None:
-        sys.stdout.write("began\n")
+        sys.stdout.write("started\n")
         sys.stdout.flush()
         await asyncio.sleep(3_600)
 

@@ -1,4 +1,4 @@
-"""A program that overrides all of its tasks again and again, to be killed in the middle of it."""
+"""A program that overrides all its tasks in a loop. A test kills it while it does so."""
 
 import asyncio
 import sys

@@ -1,4 +1,4 @@
-"""Changes of the clock: skipped minutes do not run, repeated ones run twice, in the host's zone, without a restart."""
+"""Daylight saving: skipped minutes do not run, repeated ones run twice, without a restart."""
 
 from collections import defaultdict
 from dataclasses import replace
@@ -10,10 +10,10 @@ import pytest
 
 from chronos.core.calendar import from_us, to_us
 from chronos.declarative import instance
-from chronos.declarative.posix_cron import parse_cron_expression, schedule_spec
-from tests.support.declarative_app import MINUTE, Bed, simulate
+from chronos.declarative.posix_cron import parse_cron_expression, to_schedule_spec
+from tests.support.declarative_app import MINUTE, SchedulerHost, simulate
 
-pytestmark = pytest.mark.usefixtures("calm")
+pytestmark = pytest.mark.usefixtures("rare_housekeeping")
 
 SPRING = {
     "Europe/Berlin": datetime(2027, 3, 28, 1, 0, tzinfo=UTC),  # 02:00 becomes 03:00
@@ -29,9 +29,9 @@ AUTUMN = {
 }
 
 
-def wall(bed: Bed, name: str = "a") -> list[str]:
-    zone = ZoneInfo(bed.zone or "UTC")
-    return [f"{at.astimezone(zone):%d %H:%M}" for called, at in bed.calls if called == name]
+def local_times(host: SchedulerHost, name: str = "a") -> list[str]:
+    zone = ZoneInfo(host.zone or "UTC")
+    return [f"{at.astimezone(zone):%d %H:%M}" for called, at in host.calls if called == name]
 
 
 @pytest.mark.parametrize("zone", SPRING)
@@ -39,10 +39,10 @@ def test_a_minute_that_does_not_exist_does_not_run_that_day(zone: str) -> None:
     change = SPRING[zone]
     minute = 15 if zone == "Australia/Lord_Howe" else 30
 
-    async def scenario(bed: Bed) -> None:
-        await bed.lasting([bed.task(cron=f"{minute} 2 * * *")], timedelta(hours=50))
+    async def scenario(host: SchedulerHost) -> None:
+        await host.run_for([host.task(cron=f"{minute} 2 * * *")], timedelta(hours=50))
         first, second = (f"{(change + timedelta(days=days)).astimezone(ZoneInfo(zone)):%d}" for days in (-1, 1))
-        assert wall(bed) == [f"{first} 02:{minute}", f"{second} 02:{minute}"]
+        assert local_times(host) == [f"{first} 02:{minute}", f"{second} 02:{minute}"]
 
     simulate(scenario, start=change - timedelta(hours=25), zone=zone)
 
@@ -52,31 +52,31 @@ def test_a_minute_that_occurs_twice_runs_twice(zone: str) -> None:
     change = AUTUMN[zone]
     repeated = (change + MINUTE).astimezone(ZoneInfo(zone))
 
-    async def scenario(bed: Bed) -> None:
-        await bed.lasting([bed.task(cron=f"{repeated.minute} {repeated.hour} * * *")], timedelta(hours=30))
+    async def scenario(host: SchedulerHost) -> None:
+        await host.run_for([host.task(cron=f"{repeated.minute} {repeated.hour} * * *")], timedelta(hours=30))
         day = f"{repeated:%d %H:%M}"
-        assert wall(bed)[:2] == [day, day]
-        gap = bed.calls[1][1] - bed.calls[0][1]
+        assert local_times(host)[:2] == [day, day]
+        gap = host.calls[1][1] - host.calls[0][1]
         assert gap == (timedelta(minutes=30) if zone == "Australia/Lord_Howe" else timedelta(hours=1))
-        assert len(bed.calls) == 3  # and once on the day after
+        assert len(host.calls) == 3  # the third is on the next day
 
     simulate(scenario, start=change - timedelta(hours=2), zone=zone)
 
 
 @pytest.mark.parametrize("zone", ["Europe/Berlin", "America/New_York", "Australia/Lord_Howe"])
-def test_a_task_of_every_quarter_goes_on_through_both_changes(zone: str) -> None:
-    async def scenario(bed: Bed) -> None:
-        await bed.lasting([bed.task(cron="0,15,30,45 * * * *")], timedelta(hours=6) - MINUTE)
-        assert [at for _, at in bed.calls] == [start + timedelta(minutes=15 * n) for n in range(24)]
+def test_a_task_every_quarter_of_an_hour_runs_through_both_changes(zone: str) -> None:
+    async def scenario(host: SchedulerHost) -> None:
+        await host.run_for([host.task(cron="0,15,30,45 * * * *")], timedelta(hours=6) - MINUTE)
+        assert [at for _, at in host.calls] == [start + timedelta(minutes=15 * n) for n in range(24)]
 
     for start in (SPRING[zone] - timedelta(hours=3), AUTUMN[zone] - timedelta(hours=3)):
         simulate(scenario, start=start, zone=zone)
 
 
-def test_the_zone_is_the_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario(bed: Bed) -> None:
-        await bed.lasting([bed.task(cron="30 9 * * *")], timedelta(hours=24))
-        assert bed.times() == ["04:00:00"]  # Kolkata is five and a half hours ahead
+def test_the_time_zone_is_that_of_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(host: SchedulerHost) -> None:
+        await host.run_for([host.task(cron="30 9 * * *")], timedelta(hours=24))
+        assert host.times() == ["04:00:00"]  # Kolkata is five and a half hours ahead
 
     monkeypatch.setenv("TZ", "Asia/Kolkata")
     simulate(scenario, zone=None)
@@ -86,28 +86,28 @@ CRONS = ["30 2 * * *", "0,30 1-3 * * 0", "15 2 28 3,10 *", "59 23 1,15 * 5", "0-
 
 
 @pytest.mark.parametrize("zone", ["Europe/Berlin", "Australia/Lord_Howe"])
-def test_a_year_of_minutes(zone: str) -> None:
-    """Every minute of a year, read off the wall by the standard library, against the occurrences of the schedule."""
+def test_occurrences_of_a_year_match_the_standard_library(zone: str) -> None:
+    """The standard library converts every minute of a year to local time; the schedule has the same occurrences."""
     begin, end = datetime(2027, 1, 1, tzinfo=UTC), datetime(2028, 1, 1, tzinfo=UTC)
     walls: dict[tuple[int, int], list[tuple[datetime, datetime]]] = defaultdict(list)
     for at in _minutes(begin, end):
         wall = at.astimezone(ZoneInfo(zone))
         walls[wall.hour, wall.minute].append((at, wall))
     for cron in CRONS:
-        schedule = schedule_spec(cron, parse_cron_expression(cron), zone).parse("a")
-        found = []
+        schedule = to_schedule_spec(cron, parse_cron_expression(cron), zone).parse("a")
+        occurrences = []
         at_us = schedule.next_us(to_us(begin) - 1)
         while at_us is not None and at_us < to_us(end):
-            found.append(from_us(at_us))
+            occurrences.append(from_us(at_us))
             at_us = schedule.next_us(at_us)
         minute, hour, *days = cron.split()
-        times = [reading for reading in walls if _in(hour, reading[0]) and _in(minute, reading[1])]
-        assert found == sorted(at for time in times for at, wall in walls[time] if _on_day(days, wall))
+        times = [reading for reading in walls if _matches(hour, reading[0]) and _matches(minute, reading[1])]
+        assert occurrences == sorted(at for time in times for at, wall in walls[time] if _on_day(days, wall))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("zone", ["Europe/Berlin", "America/New_York"])
-def test_a_year_on_the_engine(zone: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_year_of_runs_on_the_engine(zone: str, monkeypatch: pytest.MonkeyPatch) -> None:
     options = replace(
         instance.OPTIONS,
         tick_s=43_200,
@@ -118,13 +118,13 @@ def test_a_year_on_the_engine(zone: str, monkeypatch: pytest.MonkeyPatch) -> Non
     )
     monkeypatch.setattr(instance, "OPTIONS", options)
 
-    async def scenario(bed: Bed) -> None:
-        await bed.lasting([bed.task(cron="30 * * * *"), bed.task("b", "30 2 * * *")], timedelta(days=365))
-        assert [at for name, at in bed.calls if name == "a"] == list(_minutes(start, start + timedelta(days=365)))[
+    async def scenario(host: SchedulerHost) -> None:
+        await host.run_for([host.task(cron="30 * * * *"), host.task("b", "30 2 * * *")], timedelta(days=365))
+        assert [at for name, at in host.calls if name == "a"] == list(_minutes(start, start + timedelta(days=365)))[
             30::60
         ]
-        hours = [at.astimezone(ZoneInfo(zone)).strftime("%m-%d %H:%M") for name, at in bed.calls if name == "b"]
-        # Both leave half past two out in spring. Berlin repeats it in autumn; New York repeats half past one.
+        hours = [at.astimezone(ZoneInfo(zone)).strftime("%m-%d %H:%M") for name, at in host.calls if name == "b"]
+        # Both skip 02:30 in spring. In autumn Berlin repeats it, and New York repeats 01:30.
         assert len(hours) == (365 if zone == "Europe/Berlin" else 364)
 
     start = datetime(2027, 1, 1, 8, tzinfo=UTC)
@@ -137,13 +137,13 @@ def _minutes(begin: datetime, end: datetime) -> list[datetime]:
 
 def _on_day(fields: list[str], wall: datetime) -> bool:
     day, month, weekday = fields
-    by_day, by_weekday = _in(day, wall.day), _in(weekday, wall.isoweekday() % 7)
+    by_day, by_weekday = _matches(day, wall.day), _matches(weekday, wall.isoweekday() % 7)
     days = by_day or by_weekday if day != "*" != weekday else by_day and by_weekday
-    return _in(month, wall.month) and days
+    return _matches(month, wall.month) and days
 
 
 @cache
-def _in(field: str, value: int) -> bool:
+def _matches(field: str, value: int) -> bool:
     if field == "*":
         return True
     parts = [part.split("-") for part in field.split(",")]

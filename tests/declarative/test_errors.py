@@ -1,4 +1,4 @@
-"""The taxonomy of errors: every class, its message and the keys of its details, as the specification writes them."""
+"""The errors of the specification: every class, its message and the keys of its details."""
 
 import pickle
 
@@ -72,7 +72,7 @@ TAXONOMY: list[tuple[DeclarativeError, str, dict[str, object]]] = [
 ]
 
 
-@pytest.mark.parametrize(("error", "message", "details"), TAXONOMY, ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize(("error", "message", "details"), TAXONOMY, ids=lambda value: type(value).__name__)
 def test_messages_and_details(error: DeclarativeError, message: str, details: dict[str, object]) -> None:
     assert str(error) == message
     assert error.details == details
@@ -81,9 +81,9 @@ def test_messages_and_details(error: DeclarativeError, message: str, details: di
 
 
 @pytest.mark.parametrize("error", [error for error, _, details in TAXONOMY if "cause" not in details])
-def test_they_travel_between_processes(error: DeclarativeError) -> None:
-    again = pickle.loads(pickle.dumps(error))
-    assert (type(again), str(again), again.details) == (type(error), str(error), error.details)
+def test_errors_can_be_pickled(error: DeclarativeError) -> None:
+    copy = pickle.loads(pickle.dumps(error))
+    assert (type(copy), str(copy), copy.details) == (type(error), str(error), error.details)
 
 
 def test_the_taxonomy_is_complete() -> None:
@@ -95,5 +95,5 @@ def test_the_taxonomy_is_complete() -> None:
 @pytest.mark.parametrize(
     "child", [TaskMissingFieldError, TaskInvalidTypeError, TaskInvalidValueError, TaskInvalidStructureError]
 )
-def test_children_of_a_state_that_cannot_be_read(child: type[Exception]) -> None:
+def test_errors_of_unreadable_state_share_a_base_class(child: type[Exception]) -> None:
     assert issubclass(child, TaskTryDeserializeError)

@@ -1,4 +1,4 @@
-"""What is persisted: state that cannot be read is told by name, and a failing override leaves everything as it was."""
+"""Persisted state: unreadable state raises, and a failed override changes nothing."""
 
 import asyncio
 import sqlite3
@@ -25,9 +25,9 @@ from chronos.declarative.task_jobs import deserialize
 from chronos.declarative.task_state import read_jobs
 from chronos.store.contract import ExecutionFilter
 from chronos.store.sql.sqlite.store import SqliteStore
-from tests.support.declarative_app import MINUTE, Bed, simulate
+from tests.support.declarative_app import MINUTE, SchedulerHost, simulate
 
-pytestmark = pytest.mark.usefixtures("calm")
+pytestmark = pytest.mark.usefixtures("rare_housekeeping")
 STATE: dict[str, Any] = {"name": "a", "cron_expression": "* * * * *", "retry_delay_us": 5, "last_attempt_us": 0}
 
 
@@ -46,7 +46,7 @@ STATE: dict[str, Any] = {"name": "a", "cron_expression": "* * * * *", "retry_del
         ({"last_attempt_us": 1 << 62}, TaskInvalidValueError),
     ],
 )
-def test_state_that_cannot_be_read(change: Mapping[str, Any], error: type[TaskTryDeserializeError]) -> None:
+def test_invalid_state_is_refused(change: Mapping[str, Any], error: type[TaskTryDeserializeError]) -> None:
     assert deserialize(STATE).retry_delay == timedelta(microseconds=5)
     with pytest.raises(error) as caught:
         deserialize({key: value for key, value in {**STATE, **change}.items() if value is not ...})
@@ -54,7 +54,7 @@ def test_state_that_cannot_be_read(change: Mapping[str, Any], error: type[TaskTr
 
 
 @pytest.mark.parametrize("value", [None, [], "state", 7])
-def test_state_that_is_no_object(value: object) -> None:
+def test_state_that_is_not_an_object_is_refused(value: object) -> None:
     with pytest.raises(TaskInvalidStructureError) as caught:
         deserialize(value)
     assert caught.value.details == {"value": value}
@@ -69,19 +69,19 @@ OPTIONS = "$.tasks[0].target.options"
         (f"json_remove(spec, '{OPTIONS}.retry_delay_us')", TaskMissingFieldError),
         (f"json_set(spec, '{OPTIONS}.cron_expression', 7)", TaskInvalidTypeError),
         (f"json_set(spec, '{OPTIONS}.retry_delay_us', -7)", TaskInvalidValueError),
-        (f"json_set(spec, '{OPTIONS}.name', 'somebody.elses')", TaskInvalidStructureError),
+        (f"json_set(spec, '{OPTIONS}.name', 'another.function')", TaskInvalidStructureError),
     ],
 )
-def test_initialize_tells_what_cannot_be_read_and_changes_nothing(
+def test_initialize_with_unreadable_state_raises_and_changes_nothing(
     url: str, tmp_path: Path, statement: str, error: type[TaskTryDeserializeError]
 ) -> None:
-    async def scenario(bed: Bed) -> None:
-        await bed.lasting([bed.task("a"), bed.task("b")], MINUTE)
-        change(tmp_path, f"update job set spec = {statement} where name = 'b'")
-        before = await stored(tmp_path)
+    async def scenario(host: SchedulerHost) -> None:
+        await host.run_for([host.task("a"), host.task("b")], MINUTE)
+        change_database(tmp_path, f"update job set spec = {statement} where name = 'b'")
+        before = await read_stored_jobs(tmp_path)
         with pytest.raises(error):
-            await bed.scheduler().initialize([bed.task("a", "0 * * * *"), bed.task("b"), bed.task("c")])
-        assert await stored(tmp_path) == before
+            await host.scheduler().initialize([host.task("a", "0 * * * *"), host.task("b"), host.task("c")])
+        assert await read_stored_jobs(tmp_path) == before
 
     simulate(scenario, url)
 
@@ -102,62 +102,68 @@ FAIL = "begin select raise(abort, 'not today'); end"
     ids=["creating", "overriding", "switching off", "starting"],
 )
 def test_an_override_that_fails_changes_nothing(url: str, tmp_path: Path, trigger: str) -> None:
-    async def scenario(bed: Bed) -> None:
-        late = bed.task("late", "30 10 * * *")  # never runs, and has something to let go of
-        tasks = [late, bed.task("same"), bed.task("changed"), bed.task("gone"), bed.task("back")]
-        await bed.lasting(tasks, MINUTE)
-        await bed.lasting(tasks[:4], MINUTE)
+    async def scenario(host: SchedulerHost) -> None:
+        late = host.task("late", "30 10 * * *")  # never runs, so its missed occurrence is skipped
+        tasks = [late, host.task("same"), host.task("changed"), host.task("gone"), host.task("back")]
+        await host.run_for(tasks, MINUTE)
+        await host.run_for(tasks[:4], MINUTE)
         await asyncio.sleep(7_200)
-        before, calls = await stored(tmp_path), len(bed.calls)
-        change(tmp_path, f"create trigger fault {trigger}")
-        registrations = [late, bed.task("same"), bed.task("changed", "0 * * * *"), bed.task("back"), bed.task("new")]
-        scheduler = bed.scheduler()
+        before, calls = await read_stored_jobs(tmp_path), len(host.calls)
+        change_database(tmp_path, f"create trigger fault {trigger}")
+        registrations = [
+            late,
+            host.task("same"),
+            host.task("changed", "0 * * * *"),
+            host.task("back"),
+            host.task("new"),
+        ]
+        scheduler = host.scheduler()
         with pytest.raises(SchedulerInitializationError) as caught:
             await scheduler.initialize(registrations)
         assert isinstance(caught.value.details["cause"], Exception)
-        assert await stored(tmp_path) == before
+        assert await read_stored_jobs(tmp_path) == before
         await asyncio.sleep(300)
-        assert len(bed.calls) == calls
-        change(tmp_path, "drop trigger fault")
+        assert len(host.calls) == calls
+        change_database(tmp_path, "drop trigger fault")
         await scheduler.initialize(registrations)
         await asyncio.sleep(1)
         await scheduler.stop()
-        assert len(bed.calls) > calls
-        assert bed.times("late") == []
+        assert len(host.calls) > calls
+        assert host.times("late") == []
 
     simulate(scenario, url)
 
 
-def test_writing_the_same_again_writes_nothing(url: str, tmp_path: Path) -> None:
-    async def scenario(bed: Bed) -> None:
-        tasks = [bed.task(f"t{number}", "0 9 * * *") for number in range(10)]
-        await bed.lasting(tasks, MINUTE)
-        before = await stored(tmp_path)
+def test_the_same_registrations_write_nothing(url: str, tmp_path: Path) -> None:
+    async def scenario(host: SchedulerHost) -> None:
+        tasks = [host.task(f"t{number}", "0 9 * * *") for number in range(10)]
+        await host.run_for(tasks, MINUTE)
+        before = await read_stored_jobs(tmp_path)
         for _ in range(3):
-            await bed.lasting(tasks, MINUTE)
-        assert await stored(tmp_path) == before
+            await host.run_for(tasks, MINUTE)
+        assert await read_stored_jobs(tmp_path) == before
 
     simulate(scenario, url)
 
 
-def test_what_somebody_paused_stays_paused(url: str, tmp_path: Path) -> None:
-    async def scenario(bed: Bed) -> None:
-        await bed.lasting([bed.task()], MINUTE)
-        change(tmp_path, f"update gate set state = {int(JobState.PAUSED)}")
-        for task in (bed.task(), bed.task(cron="0 * * * *")):
-            await bed.lasting([task], 2 * MINUTE)
-            assert len(bed.calls) == 2
-        assert (await stored(tmp_path))["a"][1] is JobState.PAUSED
+def test_a_paused_task_stays_paused(url: str, tmp_path: Path) -> None:
+    async def scenario(host: SchedulerHost) -> None:
+        await host.run_for([host.task()], MINUTE)
+        change_database(tmp_path, f"update gate set state = {int(JobState.PAUSED)}")
+        for task in (host.task(), host.task(cron="0 * * * *")):
+            await host.run_for([task], 2 * MINUTE)
+            assert len(host.calls) == 2
+        assert (await read_stored_jobs(tmp_path))["a"][1] is JobState.PAUSED
 
     simulate(scenario, url)
 
 
-def test_what_was_left_out_is_on_record(url: str, tmp_path: Path) -> None:
-    async def scenario(bed: Bed) -> None:
-        task = bed.task(cron="30 * * * *")
-        await bed.lasting([task], MINUTE)
+def test_skipped_occurrences_are_recorded_as_a_span(url: str, tmp_path: Path) -> None:
+    async def scenario(host: SchedulerHost) -> None:
+        task = host.task(cron="30 * * * *")
+        await host.run_for([task], MINUTE)
         await asyncio.sleep(5 * 3_600)
-        await bed.lasting([task], MINUTE)
+        await host.run_for([task], MINUTE)
         store = SqliteStore(tmp_path / "tasks.db")
         await store.open()
         page = await store.list_executions(ExecutionFilter(status=Status.MISSED), limit=10)
@@ -171,25 +177,25 @@ def test_what_was_left_out_is_on_record(url: str, tmp_path: Path) -> None:
     simulate(scenario, url)
 
 
-def test_states_of_a_store_with_other_jobs_in_it(url: str, tmp_path: Path) -> None:
-    async def scenario(bed: Bed) -> None:
-        await bed.lasting([bed.task("a"), bed.task("b")], MINUTE)
-        change(tmp_path, "update job set spec = '{}' where name = 'b'")
+def test_states_leave_out_jobs_that_are_not_tasks(url: str, tmp_path: Path) -> None:
+    async def scenario(host: SchedulerHost) -> None:
+        await host.run_for([host.task("a"), host.task("b")], MINUTE)
+        change_database(tmp_path, "update job set spec = '{}' where name = 'b'")
         assert set(await read_states(url)) == {"a"}
-        await bed.lasting([bed.task("a")], MINUTE)  # what is not registered and no task is left alone
+        await host.run_for([host.task("a")], MINUTE)  # jobs that are not tasks stay as they are
 
     simulate(scenario, url)
 
 
-def change(folder: Path, statement: str) -> None:
-    """Do to the store what nobody should."""
+def change_database(folder: Path, statement: str) -> None:
+    """Change the database behind the back of the store."""
     with sqlite3.connect(folder / "tasks.db") as database:
         database.execute(statement)
     database.close()
 
 
-async def stored(folder: Path) -> dict[str, tuple[JobSpec, JobState, int | None, str]]:
-    """All that an override may change."""
+async def read_stored_jobs(folder: Path) -> dict[str, tuple[JobSpec, JobState, int | None, str]]:
+    """Everything that an override may change."""
     store = SqliteStore(folder / "tasks.db")
     await store.open()
     try:
@@ -199,5 +205,5 @@ async def stored(folder: Path) -> dict[str, tuple[JobSpec, JobState, int | None,
         await store.close()
 
 
-def test_a_state_is_json() -> None:
+def test_a_state_survives_json() -> None:
     assert deserialize(msgspec.json.decode(msgspec.json.encode(STATE))) == deserialize(STATE)

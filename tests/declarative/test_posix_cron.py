@@ -1,4 +1,4 @@
-"""The cron language: what the grammar allows, what it does not, and which days match."""
+"""POSIX cron expressions: valid ones, invalid ones, and the days that match."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from chronos.core.calendar import from_us, to_us
 from chronos.core.schedule.cron import Cron
 from chronos.declarative import FieldParseError, InvalidCronExpressionError
-from chronos.declarative.posix_cron import FIELDS, parse_cron_expression, schedule_spec
+from chronos.declarative.posix_cron import FIELDS, parse_cron_expression, to_schedule_spec
 from chronos.errors import InvalidSchedule
 
 
@@ -28,7 +28,7 @@ from chronos.errors import InvalidSchedule
         "0 0 30 2 *",
     ],
 )
-def test_what_the_grammar_allows(text: str) -> None:
+def test_valid_expressions_are_accepted(text: str) -> None:
     assert isinstance(parse_cron_expression(text), Cron)
 
 
@@ -74,7 +74,7 @@ RULES = {
 
 
 @pytest.mark.parametrize(("rule", "text"), [(rule, text) for rule, texts in RULES.items() for text in texts])
-def test_what_is_rejected(rule: int, text: str) -> None:
+def test_invalid_expressions_are_rejected(rule: int, text: str) -> None:
     with pytest.raises(InvalidCronExpressionError) as caught:
         parse_cron_expression(text)
     error = caught.value
@@ -92,7 +92,7 @@ def test_what_is_rejected(rule: int, text: str) -> None:
         assert isinstance(cause.details["cause"], InvalidSchedule)
 
 
-def test_an_expression_has_a_bound() -> None:
+def test_the_length_of_an_expression_is_bounded() -> None:
     with pytest.raises(InvalidCronExpressionError, match="has 5008 characters, allowed 4096"):
         parse_cron_expression("0" * 5_000 + " * * * *")
 
@@ -109,13 +109,13 @@ def test_an_expression_has_a_bound() -> None:
     ],
 )
 def test_either_day_field_is_enough_where_both_are_restricted(text: str, days: set[int]) -> None:
-    schedule = schedule_spec(text, parse_cron_expression(text), "UTC").parse("a")
+    schedule = to_schedule_spec(text, parse_cron_expression(text), "UTC").parse("a")
     begin = datetime(2027, 1, 1, tzinfo=UTC)  # a Friday
-    found = schedule.between(begin - timedelta(seconds=1), begin + timedelta(days=30, hours=23))
-    assert {at.day for at in found} == days
+    occurrences = schedule.between(begin - timedelta(seconds=1), begin + timedelta(days=30, hours=23))
+    assert {at.day for at in occurrences} == days
 
 
-def element(low: int, high: int) -> st.SearchStrategy[str]:
+def elements(low: int, high: int) -> st.SearchStrategy[str]:
     number = st.integers(low, high)
     return st.one_of(
         number.map(str),
@@ -123,22 +123,22 @@ def element(low: int, high: int) -> st.SearchStrategy[str]:
     )
 
 
-def a_field(low: int, high: int) -> st.SearchStrategy[str]:
-    return st.one_of(st.just("*"), st.lists(element(low, high), min_size=1, max_size=80).map(",".join))
+def fields_of(low: int, high: int) -> st.SearchStrategy[str]:
+    return st.one_of(st.just("*"), st.lists(elements(low, high), min_size=1, max_size=80).map(",".join))
 
 
-@given(st.tuples(a_field(0, 59), a_field(0, 23), a_field(1, 31), a_field(1, 12), a_field(0, 6)))
+@given(st.tuples(fields_of(0, 59), fields_of(0, 23), fields_of(1, 31), fields_of(1, 12), fields_of(0, 6)))
 def test_a_long_expression_means_the_same_to_the_engine(fields: tuple[str, ...]) -> None:
     text = " ".join(fields)
     cron = parse_cron_expression(text)
-    spec = schedule_spec(text, cron, "UTC")
+    spec = to_schedule_spec(text, cron, "UTC")
     assert len(spec.text) <= 256
     schedule = spec.parse("a")
     at_us = to_us(datetime(2027, 1, 1, tzinfo=UTC))
     for _ in range(5):
-        found = schedule.next_us(at_us)
-        if found is None:
+        next_us = schedule.next_us(at_us)
+        if next_us is None:
             assert cron.never_matches()
             return
-        assert cron.matches_wall(found // 1_000_000), from_us(found)
-        at_us = found
+        assert cron.matches_wall(next_us // 1_000_000), from_us(next_us)
+        at_us = next_us

@@ -1,4 +1,4 @@
-"""What may be registered, which error says what is wrong, and in which order that is looked at."""
+"""Valid and invalid registrations, and the order in which they are checked."""
 
 import functools
 import os
@@ -20,46 +20,46 @@ from chronos.declarative import (
     ScheduleDuplicateTaskError,
 )
 from chronos.declarative.registration import read_registrations
-from tests.support.declarative_app import MINUTE, Bed, simulate
+from tests.support.declarative_app import MINUTE, SchedulerHost, simulate
 
 SHAPE = "Invalid registration shape: expected [string, string, function, Duration]"
 
 
 async def work() -> None:
-    """What a task does."""
+    """The callback of a task."""
 
 
-async def eager(task: str) -> None:
-    """What no task does."""
+async def needs_argument(task: str) -> None:
+    """Not a callback: it has a parameter."""
 
 
 class Worker:
     async def __call__(self) -> None:
-        """What a task does."""
+        """The callback of a task."""
 
     async def method(self) -> None:
-        """What a task does."""
+        """The callback of a task."""
 
 
-GOOD = ("a", "* * * * *", work, MINUTE)
+VALID = ("a", "* * * * *", work, MINUTE)
 
 
-@pytest.mark.parametrize("given", [None, "abc", 7, {"a": GOOD}, {GOOD}, (one for one in [GOOD]), object()])
-def test_registrations_are_a_list(given: Any) -> None:
+@pytest.mark.parametrize("value", [None, "abc", 7, {"a": VALID}, {VALID}, (item for item in [VALID]), object()])
+def test_registrations_are_a_list(value: Any) -> None:
     with pytest.raises(RegistrationsNotArrayError) as caught:
-        read_registrations(given)
+        read_registrations(value)
     assert str(caught.value) == "Registrations must be an array"
     assert caught.value.details == {}
 
 
 @pytest.mark.parametrize(
-    "one",
+    "item",
     [
         None,
         "abcd",
         [],
         ("a", "* * * * *", work),
-        (*GOOD, 1),
+        (*VALID, 1),
         (1, "* * * * *", work, MINUTE),
         ("a", None, work, MINUTE),
         ("a", "* * * * *", "work", MINUTE),
@@ -69,22 +69,23 @@ def test_registrations_are_a_list(given: Any) -> None:
         {"name": "a"},
     ],
 )
-def test_a_registration_has_four_parts_of_the_right_types(one: Any) -> None:
+def test_a_registration_has_four_parts_of_the_right_types(item: Any) -> None:
     with pytest.raises(RegistrationShapeError) as caught:
-        read_registrations([GOOD, one])
+        read_registrations([VALID, item])
     assert str(caught.value) == SHAPE
-    assert caught.value.details == {"registrationIndex": 1, "received": one}
+    assert caught.value.details == {"registrationIndex": 1, "received": item}
 
 
 @pytest.mark.parametrize("container", [tuple, list])
 def test_lists_and_tuples_are_arrays(container: Any) -> None:
-    [one] = read_registrations(container([container(GOOD)]))
-    assert (one.name, one.expression, one.callback, one.retry_delay_us) == ("a", "* * * * *", work, 60_000_000)
+    [registration] = read_registrations(container([container(VALID)]))
+    fields = (registration.name, registration.expression, registration.callback, registration.retry_delay_us)
+    assert fields == ("a", "* * * * *", work, 60_000_000)
 
 
 @pytest.mark.parametrize("name", ["x", " ", "ü", "日" * 300, "a/b\\c\n\t\"'", "null", "\U0001f600"])
 def test_a_name_is_any_text(name: str) -> None:
-    assert read_registrations([(name, *GOOD[1:])])[0].name == name
+    assert read_registrations([(name, *VALID[1:])])[0].name == name
 
 
 @pytest.mark.parametrize(
@@ -96,22 +97,22 @@ def test_a_name_is_any_text(name: str) -> None:
         ("x" * 1_001, "must not be longer than 1000 bytes, got 1001"),
     ],
 )
-def test_a_name_that_makes_no_sense(name: str, reason: str) -> None:
+def test_an_invalid_name_is_refused(name: str, reason: str) -> None:
     with pytest.raises(InvalidRegistrationError) as caught:
-        read_registrations([(name, *GOOD[1:])])
+        read_registrations([(name, *VALID[1:])])
     assert str(caught.value) == f"Invalid registration: name {reason}"
     assert caught.value.details == {"field": "name", "value": name, "reason": reason}
 
 
 def test_names_are_unique() -> None:
     with pytest.raises(ScheduleDuplicateTaskError) as caught:
-        read_registrations([GOOD, ("b", *GOOD[1:]), ("a", "nonsense", work, MINUTE)])
+        read_registrations([VALID, ("b", *VALID[1:]), ("a", "nonsense", work, MINUTE)])
     assert str(caught.value) == 'Task with name "a" is already scheduled'
     assert caught.value.details == {"taskName": "a"}
 
 
-@pytest.mark.parametrize("callback", [work, Worker(), Worker().method, functools.partial(eager, "a")])
-def test_anything_async_without_arguments_is_a_callback(callback: Any) -> None:
+@pytest.mark.parametrize("callback", [work, Worker(), Worker().method, functools.partial(needs_argument, "a")])
+def test_any_async_callable_without_arguments_is_a_callback(callback: Any) -> None:
     assert read_registrations([("a", "* * * * *", callback, MINUTE)])[0].callback is callback
 
 
@@ -121,7 +122,7 @@ def test_anything_async_without_arguments_is_a_callback(callback: Any) -> None:
         (lambda: None, "must be an async function"),
         (print, "must be an async function"),
         (Worker, "must be an async function"),
-        (eager, "must take no arguments"),
+        (needs_argument, "must take no arguments"),
     ],
 )
 def test_a_callback_is_an_async_function_without_arguments(callback: Any, reason: str) -> None:
@@ -132,22 +133,22 @@ def test_a_callback_is_an_async_function_without_arguments(callback: Any, reason
 
 def test_a_delay_is_not_negative() -> None:
     with pytest.raises(NegativeRetryDelayError) as caught:
-        read_registrations([(*GOOD[:3], timedelta(milliseconds=-1500))])
+        read_registrations([(*VALID[:3], timedelta(milliseconds=-1500))])
     assert str(caught.value) == "Retry delay must be non-negative"
     assert caught.value.details == {"retryDelayMs": -1500}
 
 
 @pytest.mark.parametrize("delay", [timedelta(0), timedelta(microseconds=1), timedelta(days=36_525)])
-def test_a_delay_may_be_nothing_or_long(delay: timedelta) -> None:
-    assert read_registrations([(*GOOD[:3], delay)])[0].retry_delay_us == delay // timedelta(microseconds=1)
+def test_a_delay_may_be_zero_or_long(delay: timedelta) -> None:
+    assert read_registrations([(*VALID[:3], delay)])[0].retry_delay_us == delay // timedelta(microseconds=1)
 
 
-def test_a_delay_has_an_end() -> None:
+def test_the_length_of_a_delay_is_bounded() -> None:
     with pytest.raises(InvalidRegistrationError, match="retryDelay must not be longer than 100 years"):
-        read_registrations([(*GOOD[:3], timedelta.max)])
+        read_registrations([(*VALID[:3], timedelta.max)])
 
 
-def test_an_invalid_expression_is_told_with_field_and_reason() -> None:
+def test_an_invalid_expression_raises_with_field_and_reason() -> None:
     with pytest.raises(CronExpressionInvalidError) as caught:
         read_registrations([("a", "0 25 * * *", work, MINUTE)])
     error = caught.value
@@ -159,7 +160,7 @@ def test_an_invalid_expression_is_told_with_field_and_reason() -> None:
     assert error.__cause__ is cause
 
 
-def test_the_first_fault_of_the_first_registration_is_told() -> None:
+def test_the_first_fault_of_the_first_registration_is_raised() -> None:
     faults: list[tuple[Any, type[Exception]]] = [
         (("a", 1, None, None), RegistrationShapeError),
         (("", "x", print, timedelta(-1)), InvalidRegistrationError),
@@ -168,15 +169,15 @@ def test_the_first_fault_of_the_first_registration_is_told() -> None:
         (("c", "* * * * *", print, timedelta(-1)), InvalidRegistrationError),
         (("c", "* * * * *", work, timedelta(-1)), NegativeRetryDelayError),
     ]
-    for given, error in faults:
+    for item, error in faults:
         with pytest.raises(error):
-            read_registrations([("dup", *GOOD[1:]), given, ("", 0, 0, 0)])
+            read_registrations([("dup", *VALID[1:]), item, ("", 0, 0, 0)])
 
 
 def test_an_expression_that_never_matches_cannot_be_calculated(url: str, tmp_path: Path) -> None:
-    async def scenario(bed: Bed) -> None:
+    async def scenario(host: SchedulerHost) -> None:
         with pytest.raises(CronCalculationError) as caught:
-            await bed.scheduler().initialize([bed.task("a"), bed.task("b", "0 0 31 2,4,6 *")])
+            await host.scheduler().initialize([host.task("a"), host.task("b", "0 0 31 2,4,6 *")])
         error = caught.value
         assert str(error).startswith("Failed to calculate next occurrence: ")
         assert str(error) == f"Failed to calculate next occurrence: {error.details['cause']}"

@@ -1,4 +1,4 @@
-"""What a running scheduler does: occurrences, retries, pre-emption; tasks one after the other and side by side."""
+"""Runs of tasks: occurrences, retries, preemption; one run per task at a time, tasks in parallel."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -6,52 +6,52 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from chronos.declarative import Scheduler, SchedulerEvent, TaskRunFailed, TaskRunStarted
-from tests.support.declarative_app import FRIDAY, MINUTE, Bed, Oops, simulate
+from tests.support.declarative_app import FRIDAY, MINUTE, Oops, SchedulerHost, simulate
 
-pytestmark = pytest.mark.usefixtures("calm")
+pytestmark = pytest.mark.usefixtures("rare_housekeeping")
 
 
-def test_it_runs_at_the_start_of_every_minute_that_matches() -> None:
-    async def scenario(bed: Bed) -> None:
-        await bed.lasting([bed.task(), bed.task("b", "2,4 * * * *")], 5 * MINUTE)
-        assert bed.times() == ["10:00:30", "10:01:00", "10:02:00", "10:03:00", "10:04:00", "10:05:00"]
-        assert bed.times("b") == ["10:02:00", "10:04:00"]
+def test_a_task_runs_at_the_start_of_every_matching_minute() -> None:
+    async def scenario(host: SchedulerHost) -> None:
+        await host.run_for([host.task(), host.task("b", "2,4 * * * *")], 5 * MINUTE)
+        assert host.times() == ["10:00:30", "10:01:00", "10:02:00", "10:03:00", "10:04:00", "10:05:00"]
+        assert host.times("b") == ["10:02:00", "10:04:00"]
 
     simulate(scenario)
 
 
 @pytest.mark.parametrize("seconds", [0, 1, 59])
-def test_first_start_runs_at_once_what_matches_the_current_minute(seconds: int) -> None:
-    async def scenario(bed: Bed) -> None:
-        await bed.lasting([bed.task(cron="0 10 * * *")], timedelta(seconds=1))
-        assert bed.times() == [f"10:00:{seconds:02}"]
+def test_the_first_start_runs_tasks_of_the_current_minute_at_once(seconds: int) -> None:
+    async def scenario(host: SchedulerHost) -> None:
+        await host.run_for([host.task(cron="0 10 * * *")], timedelta(seconds=1))
+        assert host.times() == [f"10:00:{seconds:02}"]
 
     simulate(scenario, start=FRIDAY.replace(second=seconds))
 
 
-def test_first_start_does_not_run_what_matched_a_minute_ago() -> None:
-    async def scenario(bed: Bed) -> None:
-        await bed.lasting([bed.task(cron="59 * * * *"), bed.task("b", "1 * * * *")], 2 * MINUTE)
-        assert bed.times() == []
-        assert bed.times("b") == ["10:01:00"]
+def test_the_first_start_does_not_run_tasks_of_an_earlier_minute() -> None:
+    async def scenario(host: SchedulerHost) -> None:
+        await host.run_for([host.task(cron="59 * * * *"), host.task("b", "1 * * * *")], 2 * MINUTE)
+        assert host.times() == []
+        assert host.times("b") == ["10:01:00"]
 
     simulate(scenario)
 
 
 def test_the_current_minute_is_not_run_twice() -> None:
-    async def scenario(bed: Bed) -> None:
-        await bed.lasting([bed.task(cron="0 * * * *")], 59 * MINUTE)
-        assert bed.times() == ["10:00:00"]
+    async def scenario(host: SchedulerHost) -> None:
+        await host.run_for([host.task(cron="0 * * * *")], 59 * MINUTE)
+        assert host.times() == ["10:00:00"]
 
     simulate(scenario, start=FRIDAY.replace(second=0))
 
 
-def test_a_failure_is_tried_again_after_the_delay_until_success() -> None:
-    async def scenario(bed: Bed) -> None:
-        task = bed.task(cron="1 * * * *", delay=timedelta(minutes=5), fails=[True, True, True])
-        await bed.lasting([task], timedelta(minutes=40))
-        assert bed.times() == ["10:01:00", "10:06:00", "10:11:00", "10:16:00"]
-        assert bed.story() == [
+def test_a_failed_task_is_retried_after_the_delay_until_it_succeeds() -> None:
+    async def scenario(host: SchedulerHost) -> None:
+        task = host.task(cron="1 * * * *", delay=timedelta(minutes=5), fails=[True, True, True])
+        await host.run_for([task], timedelta(minutes=40))
+        assert host.times() == ["10:01:00", "10:06:00", "10:11:00", "10:16:00"]
+        assert host.task_history() == [
             "10:01:00 TaskRunStarted",
             "10:01:00 TaskRunFailed",
             "10:06:00 TaskRetryStarted",
@@ -66,29 +66,29 @@ def test_a_failure_is_tried_again_after_the_delay_until_success() -> None:
 
 
 def test_the_delay_counts_from_the_failure_and_does_not_grow() -> None:
-    async def scenario(bed: Bed) -> None:
-        task = bed.task(cron="1 * * * *", delay=timedelta(seconds=90), fails=[True] * 5, takes_s=10)
-        await bed.lasting([task], timedelta(minutes=30))
-        assert bed.times() == ["10:01:00", "10:02:40", "10:04:20", "10:06:00", "10:07:40", "10:09:20"]
-        failed = [event for event in bed.events if isinstance(event, TaskRunFailed)]
+    async def scenario(host: SchedulerHost) -> None:
+        task = host.task(cron="1 * * * *", delay=timedelta(seconds=90), fails=[True] * 5, takes_s=10)
+        await host.run_for([task], timedelta(minutes=30))
+        assert host.times() == ["10:01:00", "10:02:40", "10:04:20", "10:06:00", "10:07:40", "10:09:20"]
+        failed = [event for event in host.events if isinstance(event, TaskRunFailed)]
         assert [event.pending_retry_until - event.at for event in failed] == [timedelta(seconds=90)] * 5
         assert all(isinstance(event.error, Oops) for event in failed)
 
     simulate(scenario)
 
 
-def test_no_delay_is_a_delay() -> None:
-    async def scenario(bed: Bed) -> None:
-        await bed.lasting([bed.task(cron="1 * * * *", delay=timedelta(0), fails=[True] * 3)], timedelta(minutes=5))
-        assert bed.times() == ["10:01:00"] * 4
+def test_a_delay_of_zero_retries_at_once() -> None:
+    async def scenario(host: SchedulerHost) -> None:
+        await host.run_for([host.task(cron="1 * * * *", delay=timedelta(0), fails=[True] * 3)], timedelta(minutes=5))
+        assert host.times() == ["10:01:00"] * 4
 
     simulate(scenario)
 
 
-def test_an_occurrence_goes_before_a_waiting_retry() -> None:
-    async def scenario(bed: Bed) -> None:
-        await bed.lasting([bed.task(delay=timedelta(hours=1), fails=[True, True])], 4 * MINUTE)
-        assert bed.story() == [
+def test_an_occurrence_preempts_a_pending_retry() -> None:
+    async def scenario(host: SchedulerHost) -> None:
+        await host.run_for([host.task(delay=timedelta(hours=1), fails=[True, True])], 4 * MINUTE)
+        assert host.task_history() == [
             "10:00:30 TaskRunStarted",
             "10:00:30 TaskRunFailed",
             "10:01:00 TaskRetryPreempted",
@@ -106,31 +106,31 @@ def test_an_occurrence_goes_before_a_waiting_retry() -> None:
     simulate(scenario)
 
 
-@pytest.mark.parametrize("again", [False, True])
-def test_a_retry_and_an_occurrence_of_the_same_minute_are_one_run(again: bool) -> None:
-    async def scenario(bed: Bed) -> None:
-        task = bed.task(cron="0,5 * * * *", delay=timedelta(minutes=5), fails=[True, again])
-        await bed.lasting([task], timedelta(minutes=7))
-        assert bed.times() == ["10:00:00", "10:05:00"]
+@pytest.mark.parametrize("fails_again", [False, True])
+def test_a_retry_and_an_occurrence_of_the_same_minute_are_one_run(fails_again: bool) -> None:
+    async def scenario(host: SchedulerHost) -> None:
+        task = host.task(cron="0,5 * * * *", delay=timedelta(minutes=5), fails=[True, fails_again])
+        await host.run_for([task], timedelta(minutes=7))
+        assert host.times() == ["10:00:00", "10:05:00"]
 
     simulate(scenario, start=FRIDAY.replace(second=0))
 
 
-def test_a_long_run_is_not_disturbed_and_what_it_missed_is_made_up_for_once() -> None:
-    async def scenario(bed: Bed) -> None:
-        await bed.lasting([bed.task(takes_s=200)], timedelta(seconds=500))
-        # 10:01 to 10:03 pass while it runs; one run stands for them, and so on.
-        assert bed.times() == ["10:00:30", "10:03:50", "10:07:10"]
-        assert bed.told(TaskRunStarted) == ["TaskRunStarted"] * 3
-        assert "TaskRunFailed" not in bed.told()
+def test_one_run_makes_up_for_occurrences_missed_during_a_long_run() -> None:
+    async def scenario(host: SchedulerHost) -> None:
+        await host.run_for([host.task(takes_s=200)], timedelta(seconds=500))
+        # 10:01 to 10:03 pass during the run; one run makes up for them, and so on.
+        assert host.times() == ["10:00:30", "10:03:50", "10:07:10"]
+        assert host.event_names(TaskRunStarted) == ["TaskRunStarted"] * 3
+        assert "TaskRunFailed" not in host.event_names()
 
     simulate(scenario)
 
 
-def test_a_long_run_that_fails_gives_its_retry_up_for_what_it_missed() -> None:
-    async def scenario(bed: Bed) -> None:
-        await bed.lasting([bed.task(takes_s=90, delay=timedelta(hours=1), fails=[True])], timedelta(seconds=120))
-        assert bed.story()[:4] == [
+def test_a_missed_occurrence_preempts_the_retry_of_a_long_run() -> None:
+    async def scenario(host: SchedulerHost) -> None:
+        await host.run_for([host.task(takes_s=90, delay=timedelta(hours=1), fails=[True])], timedelta(seconds=120))
+        assert host.task_history()[:4] == [
             "10:00:30 TaskRunStarted",
             "10:02:00 TaskRunFailed",
             "10:02:00 TaskRetryPreempted",
@@ -141,25 +141,25 @@ def test_a_long_run_that_fails_gives_its_retry_up_for_what_it_missed() -> None:
 
 
 def test_a_task_is_serial_and_tasks_are_parallel() -> None:
-    async def scenario(bed: Bed) -> None:
-        tasks = [bed.task(f"t{number}", takes_s=100) for number in range(150)]
-        await bed.lasting(tasks, timedelta(minutes=10))
-        assert bed.most == 150  # that none runs twice at once each callback sees to
+    async def scenario(host: SchedulerHost) -> None:
+        tasks = [host.task(f"t{number}", takes_s=100) for number in range(150)]
+        await host.run_for(tasks, timedelta(minutes=10))
+        assert host.max_running == 150  # each callback asserts that it does not run twice at once
 
     simulate(scenario)
 
 
-def test_a_failing_task_does_not_touch_others() -> None:
-    async def scenario(bed: Bed) -> None:
-        await bed.lasting([bed.task("bad", fails=[True] * 100), bed.task("good", takes_s=5)], 5 * MINUTE)
-        assert len(bed.times("good")) == 6
-        assert bed.told().count("TaskRunCompleted") == 6
+def test_a_failing_task_does_not_affect_others() -> None:
+    async def scenario(host: SchedulerHost) -> None:
+        await host.run_for([host.task("bad", fails=[True] * 100), host.task("good", takes_s=5)], 5 * MINUTE)
+        assert len(host.times("good")) == 6
+        assert host.event_names().count("TaskRunCompleted") == 6
 
     simulate(scenario)
 
 
 def test_a_callback_that_cancels_itself_has_failed() -> None:
-    async def scenario(bed: Bed) -> None:
+    async def scenario(host: SchedulerHost) -> None:
         calls = 0
 
         async def gives_up() -> None:
@@ -168,50 +168,50 @@ def test_a_callback_that_cancels_itself_has_failed() -> None:
             if calls == 1:
                 raise asyncio.CancelledError
 
-        await bed.lasting([("a", "0 10 * * *", gives_up, MINUTE)], timedelta(minutes=5))
+        await host.run_for([("a", "0 10 * * *", gives_up, MINUTE)], timedelta(minutes=5))
         assert calls == 2
-        assert bed.told(TaskRunFailed) == ["TaskRunFailed"]
+        assert host.event_names(TaskRunFailed) == ["TaskRunFailed"]
 
     simulate(scenario)
 
 
-def test_the_same_history_makes_the_same_decisions() -> None:
+def test_the_same_history_leads_to_the_same_decisions() -> None:
     def play() -> list[str]:
-        async def scenario(bed: Bed) -> list[str]:
-            tasks = [bed.task(f"t{n}", f"{n} * * * *", fails=[n % 3 == 0], delay=n * MINUTE) for n in range(20)]
-            await bed.lasting(tasks, timedelta(hours=2))
-            return sorted(f"{at} {name}" for name, at in bed.calls)
+        async def scenario(host: SchedulerHost) -> list[str]:
+            tasks = [host.task(f"t{n}", f"{n} * * * *", fails=[n % 3 == 0], delay=n * MINUTE) for n in range(20)]
+            await host.run_for(tasks, timedelta(hours=2))
+            return sorted(f"{at} {name}" for name, at in host.calls)
 
         return simulate(scenario)
 
     assert play() == play()
 
 
-def test_callbacks_run_without_any_timeout() -> None:
-    async def scenario(bed: Bed) -> None:
-        await bed.lasting([bed.task(cron="0 10 * * *", takes_s=20 * 3_600)], timedelta(hours=1))
-        assert bed.told()[-5:] == [
+def test_callbacks_have_no_timeout() -> None:
+    async def scenario(host: SchedulerHost) -> None:
+        await host.run_for([host.task(cron="0 10 * * *", takes_s=20 * 3_600)], timedelta(hours=1))
+        assert host.event_names()[-5:] == [
             "SchedulerStopRequested",
             "PollingStopRequested",
             "TaskRunCompleted",
             "PollingStopped",
             "SchedulerStopped",
         ]
-        assert bed.now() == datetime(2027, 1, 2, 6, 0, 30, tzinfo=UTC)
+        assert host.now() == datetime(2027, 1, 2, 6, 0, 30, tzinfo=UTC)
 
     simulate(scenario)
 
 
-def test_a_watcher_that_raises_is_only_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_on_event_that_raises_is_only_logged(caplog: pytest.LogCaptureFixture) -> None:
     def watch(event: SchedulerEvent) -> None:
         raise Oops(str(event))
 
-    async def scenario(bed: Bed) -> None:
-        scheduler = Scheduler(bed.url, bed.clock, bed.zone, watch)
-        await scheduler.initialize([bed.task()])
+    async def scenario(host: SchedulerHost) -> None:
+        scheduler = Scheduler(host.url, host.clock, host.zone, watch)
+        await scheduler.initialize([host.task()])
         await asyncio.sleep(60)
         await scheduler.stop()
-        assert bed.times() == ["10:00:30", "10:01:00"]
+        assert host.times() == ["10:00:30", "10:01:00"]
 
     simulate(scenario)
     assert "on_event raised for TaskRunStarted" in caplog.text

@@ -13,7 +13,7 @@ from tests.support.engine_world import World, in_world
 
 
 @in_world
-async def test_what_passed_in_a_pause_is_one_skipped_span(world: World) -> None:
+async def test_instants_during_a_pause_become_one_skipped_span(world: World) -> None:
     work = world.work("work")
     await world.node()
     await world.job("work", schedule="@every 10s")
@@ -29,7 +29,7 @@ async def test_what_passed_in_a_pause_is_one_skipped_span(world: World) -> None:
 
 
 @in_world
-async def test_a_pause_between_two_instants_leaves_nothing_out(world: World) -> None:
+async def test_a_pause_between_two_instants_skips_nothing(world: World) -> None:
     work = world.work("work")
     await world.node()
     await world.job("work", schedule="@every 10s")
@@ -42,7 +42,7 @@ async def test_a_pause_between_two_instants_leaves_nothing_out(world: World) -> 
 
 
 @in_world
-async def test_a_pause_holds_what_has_not_started(world: World) -> None:
+async def test_a_pause_holds_executions_that_have_not_started(world: World) -> None:
     block, work = world.work("block", takes=20), world.work("work", takes=1)
     await world.node(slots=1)
     await world.job("block", schedule="now")
@@ -73,7 +73,7 @@ async def test_a_pause_lets_running_work_finish_with_its_retries(world: World) -
 
 
 @in_world
-async def test_a_trigger_runs_although_the_job_is_paused(world: World) -> None:
+async def test_a_trigger_runs_while_the_job_is_paused(world: World) -> None:
     work = world.work("work")
     await world.node()
     await world.job("work", schedule="@every 10s")
@@ -133,7 +133,7 @@ async def test_a_job_saved_disabled_stays_off(world: World) -> None:
 
 
 @in_world
-async def test_deleting_stops_what_runs_and_drops_what_waits(world: World) -> None:
+async def test_deleting_a_job_stops_its_running_and_drops_its_waiting_executions(world: World) -> None:
     work = world.work("work", takes=100)
     await world.node()
     saved = await world.job("work", schedule="@every 10s", overlap="queue")
@@ -148,7 +148,7 @@ async def test_deleting_stops_what_runs_and_drops_what_waits(world: World) -> No
 
 
 @in_world
-async def test_a_name_may_be_used_again(world: World) -> None:
+async def test_the_name_of_a_deleted_job_can_be_reused(world: World) -> None:
     work = world.work("work", takes=100)
     await world.node()
     old = await world.job("work", schedule="@every 10s")
@@ -200,7 +200,7 @@ async def test_a_running_execution_finishes_under_its_version(world: World) -> N
 
 
 @in_world
-async def test_removing_a_task_touches_later_executions_only(world: World) -> None:
+async def test_removing_a_task_affects_later_executions_only(world: World) -> None:
     a, b = world.work("a", takes=3), world.work("b", takes=3)
     await world.node()
     tasks = [{"name": name, "python": {"name": name}} for name in ("a", "b")]
@@ -215,7 +215,7 @@ async def test_removing_a_task_touches_later_executions_only(world: World) -> No
 
 
 @in_world
-async def test_an_update_of_overlap_counts_for_what_is_queued(world: World) -> None:
+async def test_an_update_of_overlap_applies_to_queued_executions(world: World) -> None:
     work = world.work("work", takes=100)
     await world.node()
     await world.job("work", schedule="@every 10s", overlap="queue", end="2027-01-01T00:00:45Z")
@@ -228,7 +228,7 @@ async def test_an_update_of_overlap_counts_for_what_is_queued(world: World) -> N
 
 
 @in_world
-async def test_saving_the_same_again_changes_nothing(world: World) -> None:
+async def test_saving_an_unchanged_job_changes_nothing(world: World) -> None:
     work = world.work("work")
     await world.node()
     await world.job("work", schedule="@every 10s")

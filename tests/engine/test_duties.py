@@ -47,7 +47,7 @@ def test_another_failure_starts_the_count_again() -> None:
     assert clocked.fails(*[StoreBroken(f"{REFUSED}\nDETAIL: process {n}") for n in range(4)]) == {"retention": 4}
 
 
-def test_a_success_ends_it() -> None:
+def test_a_success_resets_the_count() -> None:
     clocked = Clocked()
     clocked.fails(*[StoreBroken(REFUSED)] * 4)
     with clocked.duties.count_failures("retention"):
@@ -56,7 +56,7 @@ def test_a_success_ends_it() -> None:
 
 
 @in_world
-async def test_retention_that_fails_keeps_nothing_else_from_being_done(world: World) -> None:
+async def test_failing_retention_does_not_block_other_duties(world: World) -> None:
     node = await world.node()
     work = world.work("work")
     apply = world.store.apply

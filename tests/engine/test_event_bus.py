@@ -13,7 +13,7 @@ JUMP = ClockJumped(at_us=1, by_us=2)
 TROUBLE = ProblemReported(at_us=1, where="store", error="gone")
 
 
-def test_who_watches_for_a_kind_is_called_with_no_other() -> None:
+def test_a_watcher_of_a_kind_receives_only_that_kind() -> None:
     bus, all_of_them, jumps = EventBus(), list[Event](), list[Event]()
     assert not bus.wants(ProblemReported)
     bus.watch(jumps.append, ClockJumped)
@@ -29,7 +29,7 @@ def test_who_watches_for_a_kind_is_called_with_no_other() -> None:
     assert jumps == [JUMP, JUMP]
 
 
-def test_events_of_what_went_well_are_made_for_watchers_that_hear_them() -> None:
+def test_routine_events_are_created_only_for_watchers_that_want_them() -> None:
     bus, listens = EventBus(), [False]
     bus.watch(lambda event: None, ProblemReported, wants_routine=lambda: listens[0])
     assert (bus.wants(ProblemReported), bus.wants(ProblemReported, routine=True)) == (True, False)
@@ -41,7 +41,7 @@ def test_events_of_what_went_well_are_made_for_watchers_that_hear_them() -> None
     assert bus.wants(ProblemReported, routine=True)
 
 
-def test_a_watcher_may_go_while_it_is_called() -> None:
+def test_a_watcher_may_unsubscribe_while_it_is_called() -> None:
     bus, calls = EventBus(), list[str]()
 
     def once(event: Event) -> None:
@@ -55,7 +55,7 @@ def test_a_watcher_may_go_while_it_is_called() -> None:
     assert calls == ["once", "always", "always"]
 
 
-def test_a_bell_wakes_when_it_is_rung_or_when_the_time_is_over() -> None:
+def test_a_wait_ends_with_wake_or_with_its_timeout() -> None:
     async def scenario() -> list[float]:
         loop, bell, woken_s = asyncio.get_running_loop(), Wakeup(), list[float]()
         loop.call_later(3, bell.wake)
@@ -72,7 +72,7 @@ def test_a_bell_wakes_when_it_is_rung_or_when_the_time_is_over() -> None:
     assert run(scenario()) == [3, 13, 13, 23]
 
 
-def test_a_watcher_that_fails_takes_nothing_with_it(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failing_watcher_does_not_affect_others(caplog: pytest.LogCaptureFixture) -> None:
     bus, jumps = EventBus(), list[Event]()
 
     def fails(event: Event) -> None:

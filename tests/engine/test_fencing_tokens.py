@@ -89,7 +89,7 @@ async def test_a_run_that_is_admitted_later_and_starts_earlier_does_not_fence_of
 
 
 @in_world
-async def test_a_hook_of_what_was_canceled_in_its_sleep_has_a_token(world: World) -> None:
+async def test_the_hook_of_a_canceled_sleeping_execution_has_a_token(world: World) -> None:
     told = tell_tokens(world, "flaky", "bye")
     await world.node()
     await world.job(

@@ -6,7 +6,7 @@ JOBS = 20
 
 
 @in_world
-async def test_a_node_that_was_killed_makes_nothing_late(world: World) -> None:
+async def test_a_killed_node_makes_no_run_late(world: World) -> None:
     """Its record stands in the store until the heartbeat timeout; its share of the jobs must not wait for it."""
     works = [world.work(f"work-{n}") for n in range(JOBS)]
     for n in range(JOBS):
@@ -23,7 +23,7 @@ async def test_a_node_that_was_killed_makes_nothing_late(world: World) -> None:
 
 
 @in_world
-async def test_jobs_are_shared_among_those_that_live(world: World) -> None:
+async def test_jobs_are_shared_among_live_nodes(world: World) -> None:
     works = [world.work(f"work-{n}") for n in range(JOBS)]
     for n in range(JOBS):
         await world.job(f"work-{n}", schedule="@every 5s")

@@ -24,7 +24,7 @@ async def test_work_finishes_within_the_grace_period(world: World) -> None:
 
 
 @in_world
-async def test_what_does_not_finish_is_given_back_and_spends_no_attempt(world: World) -> None:
+async def test_unfinished_work_is_released_and_uses_no_attempt(world: World) -> None:
     work = world.work("work", 1000, 5)
     node = await world.node()
     await world.job("work", schedule="now", retry={"max_attempts": 1})
@@ -39,7 +39,7 @@ async def test_what_does_not_finish_is_given_back_and_spends_no_attempt(world: W
 
 
 @in_world
-async def test_hooks_of_what_finishes_are_called_yet_but_not_waited_for_without_end(world: World) -> None:
+async def test_hooks_of_the_last_executions_run_within_a_time_limit(world: World) -> None:
     work, quick, slow = world.work("work", takes=10), world.work("quick", takes=2), world.work("slow", 1000, 3)
     node = await world.node()
     for hook in ("quick", "slow"):
@@ -54,7 +54,7 @@ async def test_hooks_of_what_finishes_are_called_yet_but_not_waited_for_without_
 
 
 @in_world
-async def test_a_hook_that_fails_is_left_for_whoever_comes_after(world: World) -> None:
+async def test_a_failing_hook_is_left_to_the_next_node(world: World) -> None:
     """Its tries are not used up in the last moments, and nobody waits for the pauses between them."""
     world.work("work", takes=10)
     world.work("quick")
@@ -72,7 +72,7 @@ async def test_a_hook_that_fails_is_left_for_whoever_comes_after(world: World) -
 
 
 @in_world
-async def test_another_node_goes_on_at_once(world: World) -> None:
+async def test_another_node_continues_at_once(world: World) -> None:
     work = world.work("work", 1000, 5)
     first = await world.node()
     await world.job("work", schedule="now")
@@ -85,7 +85,7 @@ async def test_another_node_goes_on_at_once(world: World) -> None:
 
 
 @in_world
-async def test_work_is_told_at_once_that_the_node_stops(world: World) -> None:
+async def test_work_sees_at_once_that_the_node_stops(world: World) -> None:
     told: list[float] = []
 
     async def work(ctx: Any) -> None:
@@ -103,7 +103,7 @@ async def test_work_is_told_at_once_that_the_node_stops(world: World) -> None:
 
 
 @in_world
-async def test_work_that_ignores_everything_does_not_hold_up_the_shutdown(world: World) -> None:
+async def test_work_that_ignores_every_stop_does_not_delay_the_shutdown(world: World) -> None:
     world.work("work", takes=10_000, stubborn=True)
     node = await world.node()
     await world.job("work", schedule="now", task_timeout="5h", execution_timeout="5h")
@@ -114,7 +114,7 @@ async def test_work_that_ignores_everything_does_not_hold_up_the_shutdown(world:
 
 
 @in_world
-async def test_at_most_once_work_that_did_not_finish_has_failed(world: World) -> None:
+async def test_unfinished_at_most_once_work_fails(world: World) -> None:
     work = world.work("work", takes=1000)
     node = await world.node()
     await world.job("work", schedule="now", delivery="at_most_once")
@@ -126,7 +126,7 @@ async def test_at_most_once_work_that_did_not_finish_has_failed(world: World) ->
 
 
 @in_world
-async def test_a_group_goes_on_where_it_was(world: World) -> None:
+async def test_a_task_group_continues_where_it_stopped(world: World) -> None:
     a, b, c = world.work("a", takes=5), world.work("b", 1000, 1), world.work("c", takes=1)
     node = await world.node()
     await world.job("group", schedule="now", tasks=[python("a"), python("b"), python("c")])
@@ -138,7 +138,7 @@ async def test_a_group_goes_on_where_it_was(world: World) -> None:
 
 
 @in_world
-async def test_no_further_task_starts_on_a_node_that_stops(world: World) -> None:
+async def test_no_further_task_starts_on_a_stopping_node(world: World) -> None:
     a, b = world.work("a", takes=5), world.work("b", takes=5)
     node = await world.node()
     await world.job("group", schedule="now", tasks=[python("a"), python("b")])
@@ -164,7 +164,7 @@ async def test_a_failing_task_of_a_stopping_node_keeps_its_backoff(world: World)
 
 
 @in_world
-async def test_no_retry_starts_on_a_node_that_stops(world: World) -> None:
+async def test_no_retry_starts_on_a_stopping_node(world: World) -> None:
     """One task waits for its next try while another still runs; the try is left to whoever goes on."""
     slow, flaky = world.work("slow", takes=20), world.work("flaky", RuntimeError("once"))
     node = await world.node()
@@ -179,7 +179,7 @@ async def test_no_retry_starts_on_a_node_that_stops(world: World) -> None:
 
 
 @in_world
-async def test_a_second_word_skips_the_wait(world: World) -> None:
+async def test_a_second_stop_ends_the_grace_period(world: World) -> None:
     work = world.work("work", 1000, 1)
     node = await world.node()
     await world.job("work", schedule="now")

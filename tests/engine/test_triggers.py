@@ -31,7 +31,7 @@ async def test_a_trigger_runs_now_with_its_payload(world: World) -> None:
 
 
 @in_world
-async def test_the_same_idempotency_key_gives_the_same_execution(world: World) -> None:
+async def test_the_same_idempotency_key_returns_the_same_execution(world: World) -> None:
     work = world.work("work")
     node = await world.node()
     await world.job("work", schedule="manual")
@@ -49,7 +49,7 @@ async def test_the_same_idempotency_key_gives_the_same_execution(world: World) -
 
 
 @in_world
-async def test_a_trigger_beyond_the_queue_is_refused_and_may_be_tried_again(world: World) -> None:
+async def test_a_trigger_beyond_the_queue_is_rejected_and_can_be_retried(world: World) -> None:
     work = world.work("work", takes=10)
     await world.node()
     await world.job("work", schedule="manual", queue_max=1)
@@ -79,7 +79,7 @@ async def failed_group(world: World) -> bytes:
 
 
 @in_world
-async def test_replaying_all_of_it(world: World) -> None:
+async def test_replaying_all_tasks(world: World) -> None:
     a, b, c = world.work("a", lambda: 1, hears=True), world.work("b", RuntimeError("once")), world.work("c")
     first = await failed_group(world)
     again = await world.executions.replay(first, reason="the disk is back")
@@ -92,7 +92,7 @@ async def test_replaying_all_of_it(world: World) -> None:
 
 
 @in_world
-async def test_replaying_from_what_failed(world: World) -> None:
+async def test_replaying_from_the_failed_tasks(world: World) -> None:
     a, b, c = world.work("a", lambda: "kept"), world.work("b", RuntimeError("once")), world.work("c")
     first = await failed_group(world)
     await world.executions.replay(first, from_failed=True)
@@ -104,7 +104,7 @@ async def test_replaying_from_what_failed(world: World) -> None:
 
 
 @in_world
-async def test_what_is_not_over_cannot_be_replayed(world: World) -> None:
+async def test_an_unfinished_execution_cannot_be_replayed(world: World) -> None:
     world.work("work", takes=10)
     await world.node()
     await world.job("work", schedule="manual")
@@ -135,7 +135,7 @@ async def test_a_backfill_runs_a_past_range_once(world: World, overlap: str) -> 
 
 
 @in_world
-async def test_a_backfill_leaves_the_schedule_alone(world: World) -> None:
+async def test_a_backfill_does_not_change_the_schedule(world: World) -> None:
     work = world.work("work")
     await world.node()
     await world.job("work", schedule="@every 10s")
@@ -170,7 +170,7 @@ async def test_dead_letters_are_listed_replayed_and_dropped(world: World) -> Non
 
 
 @in_world
-async def test_canceled_and_tolerated_are_no_dead_letters(world: World) -> None:
+async def test_canceled_and_tolerated_executions_are_not_dead_letters(world: World) -> None:
     world.work("slow", takes=50)
     world.work("bad", fails=True)
     world.work("good")

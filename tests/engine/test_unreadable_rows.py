@@ -19,7 +19,7 @@ def broken(node: NodeOfWorld) -> list[str]:
 
 
 @in_world
-async def test_the_others_run_and_it_is_told_once(world: World) -> None:
+async def test_an_unreadable_job_is_reported_once_and_the_others_run(world: World) -> None:
     good, bad = world.work("good"), world.work("bad")
     for name in ("good", "bad"):
         await world.job(name, schedule="@every 10s", recovery="skip")
@@ -38,7 +38,7 @@ async def test_the_others_run_and_it_is_told_once(world: World) -> None:
 
 
 @in_world
-async def test_what_was_ready_fails_and_can_be_replayed(world: World) -> None:
+async def test_a_ready_execution_of_an_unreadable_job_fails_and_can_be_replayed(world: World) -> None:
     work = world.work("job")
     await world.job("job", schedule="manual")
     await world.executions.trigger("job")
@@ -58,7 +58,7 @@ async def test_what_was_ready_fails_and_can_be_replayed(world: World) -> None:
 
 
 @in_world
-async def test_work_of_a_dead_node_is_taken_over_but_for_what_nobody_can_judge(world: World) -> None:
+async def test_unreadable_executions_of_a_dead_node_end_as_stale(world: World) -> None:
     """At most once, or again? Where that is not known it must not run again."""
     for name in ("good", "bad"):
         world.work(name, takes=20)
@@ -77,7 +77,7 @@ async def test_work_of_a_dead_node_is_taken_over_but_for_what_nobody_can_judge(w
 
 
 @in_world
-async def test_a_follower_that_cannot_be_read_does_not_run(world: World) -> None:
+async def test_an_unreadable_follower_does_not_run(world: World) -> None:
     """It may follow others as well: nobody knows."""
     world.work("up")
     fine, bad = world.work("fine"), world.work("bad")

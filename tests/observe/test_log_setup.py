@@ -127,7 +127,7 @@ def test_whoever_does_not_read_stops_nobody(monkeypatch: pytest.MonkeyPatch) -> 
             is_read.wait(10)
             return super().write(text)
 
-    monkeypatch.setattr(module, "MAX_WAITING", 5)
+    monkeypatch.setattr(module, "MAX_QUEUED_LINES", 5)
     logs = Logs(level="info", form="json", stream=Stuck())
     for _ in range(100):
         logging.getLogger("x").info("y")
@@ -147,14 +147,14 @@ def test_whoever_does_not_read_stops_nobody(monkeypatch: pytest.MonkeyPatch) -> 
             "execution skipped",
         ),
         (ExecutionStarted(**ABOUT, attempt=1, late_us=5), "debug", "execution started"),
-        (ExecutionWaits(**ABOUT, wake_us=1), "debug", "execution waits"),
-        (ExecutionWaits(**ABOUT, wake_us=None), "debug", "execution waits"),
+        (ExecutionWaits(**ABOUT, wake_us=1), "debug", "execution waiting"),
+        (ExecutionWaits(**ABOUT, wake_us=None), "debug", "execution waiting"),
         (GapFound(at_us=1, job=JOB, strategy="last", runs=1, left_out=2), "warning", "missed instants"),
         (JobUnschedulable(at_us=1, job=JOB, error="x"), "error", "job broken"),
         (JobChanged(at_us=1, job=JOB, action="saved"), "info", "job saved"),
         (NodeLost(at_us=1, node=4, reaped=2), "warning", "node lost"),
-        (ClockJumped(at_us=1, by_us=5_000_000), "warning", "the clock was set"),
-        (ProblemReported(at_us=1, where="store", error="away"), "warning", "trouble"),
+        (ClockJumped(at_us=1, by_us=5_000_000), "warning", "clock changed"),
+        (ProblemReported(at_us=1, where="store", error="away"), "warning", "problem"),
     ],
 )
 def test_events(event: Event, level: str, text: str) -> None:
@@ -218,7 +218,7 @@ def test_a_storm_of_failures_is_counted() -> None:
     found = watched(*many, *often, failed(140_000_000))
     told = [line["event"] for line in found]
     assert told.count("attempt failed") == LINES_PER_MINUTE + LINES_PER_SUBJECT + 1
-    left_out = [(line.get("job"), line["count"]) for line in found if line["event"] == "more lines were left out"]
+    left_out = [(line.get("job"), line["count"]) for line in found if line["event"] == "log lines left out"]
     assert left_out == [(None, 5_000 - LINES_PER_MINUTE + 7), ("nightly", 1_000 - LINES_PER_SUBJECT)]
 
 

@@ -38,12 +38,12 @@ def renderer(mask: SecretMask | None = None, **changes: Any) -> Renderer:
         ("{{ execution.last_run_at }}", None),
     ],
 )
-def test_values(template: Any, value: Any) -> None:
+def test_placeholders_become_values(template: Any, value: Any) -> None:
     check_template("x", template)
     assert renderer().value("x", template) == value
 
 
-def test_what_comes_out_is_not_looked_at_again() -> None:
+def test_rendered_values_are_not_rendered_again() -> None:
     call = make_call({}, payload={"a": "{{ secret.KEY }}"})
     assert Renderer(call, {"KEY": "no"}.get, SecretMask()).text("x", "<{{ payload.a }}>") == "<{{ secret.KEY }}>"
 
@@ -57,15 +57,15 @@ def test_the_span_of_a_compressed_run() -> None:
 @pytest.mark.parametrize(
     ("template", "error"),
     [
-        ("{{ payload.order.idd }}", '"payload.order.idd" is not there: did you mean "id"?'),
-        ("{{ payload.nothing }}", '"payload.nothing" is not there: there are order, text'),
-        ("{{ payload.order.id.x }}", '"payload.order.id.x" is not there'),
-        ("{{ payload.order.tags.2 }}", '"payload.order.tags.2" is not there'),
-        ("{{ payload.text.upper }}", '"payload.text.upper" is not there'),
-        ("{{ span.count }}", '"span.count" is not there'),
+        ("{{ payload.order.idd }}", '"payload.order.idd" does not exist; did you mean "id"?'),
+        ("{{ payload.nothing }}", '"payload.nothing" does not exist; use one of order, text'),
+        ("{{ payload.order.id.x }}", '"payload.order.id.x" does not exist'),
+        ("{{ payload.order.tags.2 }}", '"payload.order.tags.2" does not exist'),
+        ("{{ payload.text.upper }}", '"payload.text.upper" does not exist'),
+        ("{{ span.count }}", '"span.count" does not exist'),
     ],
 )
-def test_what_is_not_there_is_named(template: str, error: str) -> None:
+def test_unknown_names_are_reported(template: str, error: str) -> None:
     check_template("x", template)
     with pytest.raises(Invalid) as raised:
         renderer().text("x", template)
@@ -75,7 +75,7 @@ def test_what_is_not_there_is_named(template: str, error: str) -> None:
 @pytest.mark.parametrize(
     ("template", "error"),
     [
-        ("{{ exection.id }}", '"exection.id" is unknown: did you mean "execution"?'),
+        ("{{ exection.id }}", '"exection.id" is unknown; did you mean "execution"?'),
         ("{{ execution.schduled_at }}", 'did you mean "scheduled_at"?'),
         ("{{ execution.id.hex }}", "is unknown"),
         ("{{ execution }}", "is unknown"),
@@ -90,30 +90,30 @@ def test_what_is_not_there_is_named(template: str, error: str) -> None:
         ({"a": ["{{ nope }}"]}, "x.a[0]"),
     ],
 )
-def test_what_could_never_be_there_is_refused_when_it_is_saved(template: Any, error: str) -> None:
+def test_invalid_placeholders_are_rejected_when_a_job_is_saved(template: Any, error: str) -> None:
     with pytest.raises(Invalid) as raised:
         check_template("x", template)
     assert error in str(raised.value)
 
 
-def test_depth_is_bounded() -> None:
+def test_the_nesting_of_values_is_bounded() -> None:
     deep: Any = "x"
     for _ in range(1_000):
         deep = [deep]
-    with pytest.raises(Invalid, match="nested more than 64 deep"):
+    with pytest.raises(Invalid, match="nested more than 64 levels deep"):
         check_template("json", deep)
 
 
-def test_secrets_are_looked_up_by_name_and_then_masked() -> None:
+def test_secrets_are_looked_up_by_name_and_masked() -> None:
     mask = SecretMask()
     assert renderer(mask).text("x", "Bearer {{ secret.KEY }}") == "Bearer s3cr3t/+ value"
     shown = "raw s3cr3t/+ value, url s3cr3t%2F%2B%20value, form s3cr3t%2F%2B+value, base64 czNjcjN0LysgdmFsdWU="
     assert mask(shown) == f"raw {MASK}, url {MASK}, form {MASK}, base64 {MASK}"
-    with pytest.raises(NotFound, match='there is no secret "OTHER"'):
+    with pytest.raises(NotFound, match='secret "OTHER" does not exist'):
         renderer().text("x", "{{ secret.OTHER }}")
 
 
-def test_a_secret_is_masked_however_it_is_cut() -> None:
+def test_a_secret_is_masked_wherever_a_stream_is_split() -> None:
     secret, text = "abcabd", "xabcabcabdyabcab abcabd"
     for first in range(len(text)):
         for second in range(first, len(text)):
@@ -124,7 +124,7 @@ def test_a_secret_is_masked_however_it_is_cut() -> None:
             assert "".join(map(stream.feed, pieces)) + stream.flush() == f"xabc{MASK}yabcab {MASK}"
 
 
-def test_a_stream_hides_the_user_and_password_of_a_url_that_comes_in_pieces() -> None:
+def test_a_stream_masks_the_password_of_a_url_that_arrives_in_pieces() -> None:
     for size in (1, 3, 7, 100):
         text, stream = "to postgres://robot:pw-0123456789@db/orders: done\nhttp://host/ ok", MaskedStream(SecretMask())
         pieces = [stream.feed(text[at : at + size]) for at in range(0, len(text), size)]

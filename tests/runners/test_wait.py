@@ -34,14 +34,14 @@ def run(options: dict[str, Any]) -> Outcome:
         ({"for": "1000000h", "until": "2028-01-01T00:00:00Z"}, "2028-01-01T00:00:00Z"),
     ],
 )
-def test_times(options: dict[str, Any], until: str) -> None:
+def test_the_earliest_time_ends_the_wait(options: dict[str, Any], until: str) -> None:
     outcome = run(options)
     assert isinstance(outcome, Waits)
     assert outcome.until_us is not None
     assert (rfc3339(outcome.until_us), outcome.signal, outcome.resumes) == (until, None, False)
 
 
-def test_signals() -> None:
+def test_waits_for_signals() -> None:
     assert run({"signal": "approved"}) == Waits(signal="approved")
     assert run({"signal": "approved", "timeout": "1h"}) == Waits(signal="approved", until_us=STARTED_US + 3_600_000_000)
 
@@ -57,7 +57,7 @@ def test_a_schedule_that_is_over_fails_for_good() -> None:
     [
         ({}, "one of until, for, schedule, signal"),
         ({"untill": "x"}, 'no option "untill"; did you mean "until"?'),
-        ({"until": "tomorrow"}, 'is "tomorrow", which is no date and time'),
+        ({"until": "tomorrow"}, 'is "tomorrow", which is not a date and time'),
         ({"until": 5}, "wait.until must be text, got a number"),
         ({"for": "1 fortnight"}, "wait.for"),
         ({"for": "-1s"}, "is negative"),
@@ -65,12 +65,12 @@ def test_a_schedule_that_is_over_fails_for_good() -> None:
         ({"schedule": "gibberish"}, "wait.schedule"),
         ({"schedule": "0 9 * * *", "timezone": "Mars/Base"}, "Mars/Base"),
         ({"until": "2027-01-01T00:00:00", "timezone": "Mars/Base"}, "Mars/Base"),
-        ({"for": "1h", "timezone": "UTC"}, "neither is given"),
+        ({"for": "1h", "timezone": "UTC"}, "applies to schedule or until"),
         ({"signal": ""}, "is empty"),
-        ({"for": "1h", "timeout": "1h"}, 'without "signal" write "for"'),
+        ({"for": "1h", "timeout": "1h"}, 'without "signal" use "for"'),
     ],
 )
-def test_waits_that_make_no_sense_are_refused(options: dict[str, Any], error: str) -> None:
+def test_invalid_waits_are_rejected(options: dict[str, Any], error: str) -> None:
     with pytest.raises(Invalid) as raised:
         WaitRunner().check(options)
     assert error in str(raised.value)

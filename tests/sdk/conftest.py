@@ -1,4 +1,4 @@
-"""Apps on every store that needs no server; each is let go of when its test is over."""
+"""Apps on every store that needs no server. Each is stopped at the end of its test."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

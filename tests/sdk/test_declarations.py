@@ -1,24 +1,26 @@
-"""What a program says about its jobs is checked when it is said, and means the same as the job shape."""
+"""Declarations are checked at once, and become the same jobs as job shapes."""
 
 import inspect
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 
 from chronos import Chronos, ChronosError, Conflict, Context, Invalid
 from chronos.core.config import Delivery, Mode, OnFailure, Overlap
 from chronos.core.job import JobSpec, JobState, UpstreamCondition
+from chronos.sdk.equivalent_keywords import EQUIVALENT_KEYWORDS
+from chronos.sdk.job_options import FunctionJobOptions
 
 
 def plain() -> None: ...
 
 
-def spec_of(app: Chronos, name: str) -> JobSpec:
+def get_spec(app: Chronos, name: str) -> JobSpec:
     return app._runtime.declared.jobs[name].spec
 
 
-def test_a_decorated_function_stays_what_it_was() -> None:
+def test_a_decorated_function_behaves_as_before() -> None:
     app = Chronos("sqlite://")
 
     @app.job(cron="0 9 * * *")
@@ -52,11 +54,11 @@ def test_one_function_may_be_several_jobs() -> None:
     group.task(sync)
     functions = app._runtime.functions
     assert functions.names == {"nightly", "sync", "group.sync", "group.on_complete"}
-    assert all(found is not None and found.is_async for found in map(functions.get, functions.names))
+    assert all(function is not None and function.is_async for function in map(functions.get, functions.names))
     assert sync.name == "nightly"
 
 
-def test_keywords_become_the_job_they_mean() -> None:
+def test_keywords_become_a_job_definition() -> None:
     app = Chronos("sqlite://", timezone="Europe/Paris", owner="billing")
     app.job(
         cron="0 9 * * 1-5",
@@ -84,7 +86,7 @@ def test_keywords_become_the_job_they_mean() -> None:
         on_complete={"http": {"url": "https://hooks.example/done"}},
         name="bill",
     )(plain)
-    spec, schedule = spec_of(app, "bill"), spec_of(app, "bill").schedule
+    spec, schedule = get_spec(app, "bill"), get_spec(app, "bill").schedule
     assert schedule is not None
     assert (schedule.text, schedule.timezone, schedule.jitter_us) == ("0 9 * * 1-5", "Europe/Paris", 30_000_000)
     assert schedule.exclude == ("2027-12-25", "2027-12-26")
@@ -116,10 +118,10 @@ def test_keywords_become_the_job_they_mean() -> None:
         ({"schedule": {"cron": "0 9 * * *"}}, "0 9 * * *"),
     ],
 )
-def test_every_way_to_say_when(options: dict[str, Any], text: str) -> None:
+def test_every_kind_of_schedule_keyword(options: dict[str, Any], text: str) -> None:
     app = Chronos("sqlite://")
     app.job(**options)(plain)
-    schedule = spec_of(app, "plain").schedule
+    schedule = get_spec(app, "plain").schedule
     assert schedule is not None
     assert schedule.text == text
 
@@ -129,9 +131,9 @@ def test_without_a_schedule_it_runs_when_it_is_asked() -> None:
     first = app.job(plain)
     app.job(name="second", after=first)(plain)
     app.job(name="third", after=["second", {"job": "plain", "on": "failure"}])(plain)
-    assert spec_of(app, "plain").schedule is None
+    assert get_spec(app, "plain").schedule is None
     assert not app._runtime.declared.jobs["plain"].immediate
-    assert [(one.job, one.on) for one in spec_of(app, "third").after] == [
+    assert [(one.job, one.on) for one in get_spec(app, "third").after] == [
         ("second", UpstreamCondition.SUCCESS),
         ("plain", UpstreamCondition.FAILURE),
     ]
@@ -153,7 +155,7 @@ def test_groups_and_their_tasks() -> None:
     etl.wait("approval", signal="ok", timeout="1d", needs=[call])
 
     assert load(3) == 3
-    spec = spec_of(app, "etl")
+    spec = get_spec(app, "etl")
     assert spec.settings.mode is Mode.GRAPH  # what needs something makes it one
     assert [(task.name, task.target.kind, task.needs) for task in spec.tasks] == [
         ("extract", "python", ()),
@@ -177,7 +179,7 @@ def test_disabled_from_the_start() -> None:
     ("options", "parts"),
     [
         ({"cron": "0 25 * * *"}, ["plain: cron:", 'field "hour" is 25', "0 25 * * *\n"]),
-        ({"cron": "@daily", "every": "1s"}, ["cron and every are both given"]),
+        ({"cron": "@daily", "every": "1s"}, ["cron and every are given, and a job has one schedule; use one of them"]),
         ({"every": "1ms"}, ["plain: every:", "100ms"]),
         ({"timezone": "Europe/Paris"}, ["timezone needs a schedule"]),
         ({"cron": "@daily", "timezone": "Europe/Pariss"}, ["timezone:", "Europe/Pariss"]),
@@ -185,20 +187,22 @@ def test_disabled_from_the_start() -> None:
         ({"timeout": "soon"}, ["plain: timeout:", "soon"]),
         ({"timeout": True}, ["timeout is True"]),
         ({"retries": -1}, ["retries is -1"]),
-        ({"retries": 1, "retry": {"max_attempts": 2}}, ["retries and the retry's max_attempts"]),
+        ({"retries": 1, "retry": {"max_attempts": 2}}, ["retries and retry['max_attempts'] set the same thing"]),
         ({"priority": 11}, ["plain: priority:", "11"]),
         ({"overlap": "never"}, ["plain: overlap:", "never"]),
-        ({"corn": "@daily"}, ["there is no 'corn'", "did you mean cron?"]),
+        ({"corn": "@daily"}, ['unknown keyword "corn"; did you mean cron?']),
         ({"isolation": "fiber"}, ["isolation", "fiber"]),
         ({"limits": {"cpu_s": 1}}, ['isolation="process"']),
         ({"on_start": 3}, ["on_start is 3"]),
         ({"after": 3}, ["3 is neither"]),
         ({"name": "no spaces please"}, ["name:", "no spaces please"]),
-        ({"payload": object()}, ["payload:", "JSON"]),
+        ({"payload": object()}, ["payload:", "is a object, which is not JSON"]),
+        ({"payload": {"items": {1, 2}}}, ["payload.items: is a set, which is not JSON; use a list"]),
+        ({"at": "yesterday"}, ["at:", 'try "tomorrow at 9am", "in 2 hours" or "2027-01-01T09:00:00Z"']),
         ({"every": -1}, ["every is -1", "not negative"]),
         ({"every": float("nan")}, ["every is nan"]),
         ({"timeout": float("inf")}, ["timeout is inf"]),
-        ({"cron": "@daily", "exclude": "2027-12-25"}, ["exclude is '2027-12-25'", "give a list"]),
+        ({"cron": "@daily", "exclude": "2027-12-25"}, ["exclude is '2027-12-25'", "use a list"]),
         ({"cron": "@daily", "exclude": [5]}, ["exclude has 5"]),
         ({"retry": 5}, ["retry is 5", "max_attempts"]),
         ({"retry": {"initial_interval": -1}}, ["retry['initial_interval'] is -1"]),
@@ -206,7 +210,7 @@ def test_disabled_from_the_start() -> None:
         ({"isolation": 5}, ["isolation is 5", "process"]),
     ],
 )
-def test_a_mistake_is_told_where_it_is_written(options: dict[str, Any], parts: list[str]) -> None:
+def test_a_wrong_keyword_is_refused_at_its_declaration(options: dict[str, Any], parts: list[str]) -> None:
     app = Chronos("sqlite://")
     with pytest.raises(Invalid) as caught:
         app.job(**options)(plain)
@@ -214,7 +218,47 @@ def test_a_mistake_is_told_where_it_is_written(options: dict[str, Any], parts: l
     for part in parts:
         assert part in str(caught.value)
     assert app.scheduled_jobs() == []
-    app.job(plain)  # nothing of the mistake is left
+    app.job(plain)  # the refused declaration left nothing behind
+
+
+@pytest.mark.parametrize(
+    ("keyword", "hint"),
+    [
+        ("max_instances", 'use concurrency=N with overlap="allow"'),
+        ("coalesce", 'use recovery="last"'),
+        ("misfire_grace_time", 'use recovery={"strategy": "skip", "after": "30s"}'),
+        ("replace_existing", "leave it out: a job of the same name is always updated"),
+        ("id", 'use name="…"'),
+        ("seconds", 'use every="5m"'),
+        ("florp", "the Python reference lists the keywords"),
+    ],
+)
+def test_keywords_of_other_schedulers_are_refused_with_their_equivalent(keyword: str, hint: str) -> None:
+    options: dict[str, Any] = {keyword: 1}
+    with pytest.raises(Invalid) as caught:
+        Chronos("sqlite://").job(**options)(plain)
+    assert str(caught.value).startswith(f'{__name__}.plain: unknown keyword "{keyword}"; {hint}')
+
+
+def test_every_recommended_keyword_exists() -> None:
+    known = get_type_hints(FunctionJobOptions)
+    recommended = {equivalent.keyword for equivalent in EQUIVALENT_KEYWORDS.values()} - {None}
+    assert recommended <= set(known)
+    assert not set(EQUIVALENT_KEYWORDS) & set(known)
+
+
+def test_an_equivalent_that_a_method_does_not_take_is_not_recommended() -> None:
+    with pytest.raises(Invalid, match='unknown keyword "id"; the Python reference'):
+        Chronos("sqlite://").command("sync", ["true"], id=1)  # type: ignore[call-arg]
+
+
+def test_a_webhook_to_a_private_address_names_the_option_of_the_app() -> None:
+    with pytest.raises(Invalid) as caught:
+        Chronos("sqlite://").webhook("hook", "http://10.0.0.1/x")
+    assert str(caught.value).startswith("job hook: url: 10.0.0.1 is ")
+    assert str(caught.value).endswith(
+        "allow it with Chronos(allow_hosts=[…]), or every private address with allow_private=True"
+    )
 
 
 def test_functions_that_could_never_run_are_refused() -> None:
@@ -224,7 +268,7 @@ def test_functions_that_could_never_run_are_refused() -> None:
         @app.job(isolation="process")
         def inner() -> None: ...
 
-    with pytest.raises(Invalid, match="has no name of its own"):
+    with pytest.raises(Invalid, match="the function has no name; choose one with name="):
         app.job(lambda: None)
     with pytest.raises(Invalid, match="yields"):
 
@@ -233,12 +277,12 @@ def test_functions_that_could_never_run_are_refused() -> None:
             yield 1
 
 
-def test_names_are_taken_once() -> None:
+def test_a_name_can_be_used_once() -> None:
     app = Chronos("sqlite://")
     app.job(plain)
     group = app.group("group")
     group.task(plain)
-    for again in (
+    for declare_again in (
         lambda: app.job(name="group")(plain),
         lambda: app.group("plain"),
         lambda: app.group("group"),
@@ -246,7 +290,7 @@ def test_names_are_taken_once() -> None:
         lambda: group.task(plain),
     ):
         with pytest.raises(Conflict, match="already"):
-            again()
+            declare_again()
 
 
 @pytest.mark.parametrize(
@@ -260,7 +304,7 @@ def test_names_are_taken_once() -> None:
         (lambda app: app.group("g").task(needs=["ghost"])(plain), "plain: needs.0:"),
     ],
 )
-def test_mistakes_in_other_jobs_name_them_too(make: Any, part: str) -> None:
+def test_mistakes_in_groups_and_other_targets_name_them(make: Any, part: str) -> None:
     with pytest.raises(ChronosError) as caught:
         make(Chronos("sqlite://"))
     assert part in str(caught.value)
@@ -269,21 +313,24 @@ def test_mistakes_in_other_jobs_name_them_too(make: Any, part: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "part"),
     [
-        ({"url": "mysql://ana:secret@db/x"}, "mysql://ana:…@db/x names no store"),
-        ({"url": "http://127.0.0.1:8080", "slots": 5}, "slots: the server runs the jobs"),
+        ({"url": "mysql://ana:secret@db/x"}, 'unknown store "mysql://ana:…@db/x"'),
+        (
+            {"url": "http://127.0.0.1:8080", "slots": 5},
+            "a client of a server does not take slots; configure the server instead",
+        ),
         ({"url": "sqlite://", "slots": 0}, "slots must be at least 1"),
         ({"url": "sqlite://", "grace": "soon"}, "grace"),
         ({"url": "sqlite://", "defaults": {"overlap": "never"}}, "defaults: overlap:"),
         ({"url": "sqlite://", "namespace": "a b"}, 'the namespace "a b"'),
     ],
 )
-def test_mistakes_of_the_app_itself(arguments: dict[str, Any], part: str) -> None:
+def test_wrong_arguments_of_an_app_are_refused(arguments: dict[str, Any], part: str) -> None:
     with pytest.raises(Invalid) as caught:
         Chronos(**arguments)
     assert part in str(caught.value)
 
 
-def test_what_python_says_better_than_text() -> None:
+def test_python_objects_are_accepted_in_options() -> None:
     class Trouble(Exception):
         """Of this program."""
 
@@ -309,7 +356,7 @@ def test_a_set_means_the_same_job_at_every_start() -> None:
     assert settings.retry_on == ("ValueError", *codes)
 
 
-def test_one_need_needs_no_list() -> None:
+def test_needs_takes_one_task_or_name_without_a_list() -> None:
     app = Chronos("sqlite://")
     group = app.group("etl")
     extract = group.task(name="extract")(plain)
@@ -318,10 +365,10 @@ def test_one_need_needs_no_list() -> None:
     assert [task.needs for task in app._runtime.declared.jobs["etl"].spec.tasks] == [(), ("extract",), ("load",)]
 
 
-def test_what_does_not_exist_yet_is_refused_with_a_sentence() -> None:
+def test_features_that_do_not_exist_yet_are_refused() -> None:
     app = Chronos("sqlite://")
     with pytest.raises(Invalid, match="alerts do not exist yet, so that none would be sent; leave the field out"):
         app.job(every="1h", alerts=[{"on": "failure", "slack": "#ops"}])(plain)
-    with pytest.raises(Invalid, match="Chronos keeps no secrets yet; write the value itself"):
+    with pytest.raises(Invalid, match="Chronos does not support secrets yet; write the value itself"):
         app.webhook("hook", "https://a.example", every="1h", headers={"X-Key": "{{ secret.KEY }}"})
     assert not app.scheduled_jobs()

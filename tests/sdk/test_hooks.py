@@ -1,4 +1,4 @@
-"""A webhook as ``on_complete``: it is sent the report, unless it says what to send."""
+"""A webhook as ``on_complete``: it sends the report, unless it has a body of its own."""
 
 import json
 import threading
@@ -14,19 +14,19 @@ SOON_S = 60  # on a machine that is busy with others
 
 
 class Receiver:
-    """A real HTTP server that keeps what arrives."""
+    """A real HTTP server that keeps the requests it receives."""
 
     def __init__(self) -> None:
-        self.arrived: list[tuple[str, bytes]] = []
-        self._some = threading.Condition()
+        self.requests: list[tuple[str, bytes]] = []
+        self._changed = threading.Condition()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}/done"
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
     def first(self) -> tuple[str, bytes]:
-        with self._some:
-            assert self._some.wait_for(lambda: self.arrived, SOON_S)
-            return self.arrived[0]
+        with self._changed:
+            assert self._changed.wait_for(lambda: self.requests, SOON_S)
+            return self.requests[0]
 
     def close(self) -> None:
         self._server.shutdown()
@@ -38,9 +38,9 @@ class Receiver:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                with receiver._some:
-                    receiver.arrived.append((self.command, body))
-                    receiver._some.notify_all()
+                with receiver._changed:
+                    receiver.requests.append((self.command, body))
+                    receiver._changed.notify_all()
                 self.send_response(204)
                 self.end_headers()
 
@@ -57,9 +57,9 @@ class Receiver:
 
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
-    made = Receiver()
-    yield made
-    made.close()
+    receiver = Receiver()
+    yield receiver
+    receiver.close()
 
 
 def run(hook: dict[str, Any]) -> None:
@@ -72,7 +72,7 @@ def run(hook: dict[str, Any]) -> None:
         assert digest.trigger().wait(SOON_S).status == "succeeded"
 
 
-def test_the_report_is_posted(receiver: Receiver) -> None:
+def test_a_hook_posts_the_report(receiver: Receiver) -> None:
     run({"url": receiver.url})
     method, body = receiver.first()
     report = json.loads(body)
@@ -82,13 +82,15 @@ def test_the_report_is_posted(receiver: Receiver) -> None:
 
 
 @pytest.mark.parametrize(
-    ("says", "sent"),
+    ("options", "request_sent"),
     [
         ({"method": "GET"}, ("GET", b"")),
         ({"json": {"it": "{{ payload.status }}"}}, ("POST", b'{"it":"succeeded"}')),
         ({"body": "over", "method": "PUT"}, ("PUT", b"over")),
     ],
 )
-def test_what_the_hook_says_is_sent(receiver: Receiver, says: dict[str, Any], sent: tuple[str, bytes]) -> None:
-    run({"url": receiver.url, **says})
-    assert receiver.first() == sent
+def test_a_hook_sends_its_own_body(
+    receiver: Receiver, options: dict[str, Any], request_sent: tuple[str, bytes]
+) -> None:
+    run({"url": receiver.url, **options})
+    assert receiver.first() == request_sent

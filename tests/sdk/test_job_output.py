@@ -1,4 +1,4 @@
-"""``print`` in a job is in its log, whichever way the job runs, and nothing of that is left when the app is over."""
+"""``print`` in a job goes to the log of the run, in every isolation. Stopping the app restores ``sys.stdout``."""
 
 import asyncio
 import sys
@@ -17,7 +17,7 @@ SOON_S = 60  # on a machine that is busy with others
 
 
 def printed_elsewhere() -> None:
-    """Found by its name in a process of its own."""
+    """Must be at module level, because another process imports it."""
     print("from a process", flush=True)
 
 
@@ -45,7 +45,7 @@ TEXTS: list[tuple[Callable[[], object], str]] = [
 ]
 
 
-def test_all_kinds_of_functions(app: Chronos, capsys: pytest.CaptureFixture[str]) -> None:
+def test_output_of_every_kind_of_function_is_in_the_log(app: Chronos, capsys: pytest.CaptureFixture[str]) -> None:
     before = sys.stdout, sys.stderr
     jobs = [(app.job(function), text) for function, text in TEXTS]
     isolated = app.job(isolation="process")(printed_elsewhere)
@@ -53,7 +53,7 @@ def test_all_kinds_of_functions(app: Chronos, capsys: pytest.CaptureFixture[str]
         for job, text in jobs:
             run = job.trigger()
             assert run.result(timeout=SOON_S) == "ended"
-            assert run.log == text  # all of it, as soon as it is over
+            assert run.log == text  # complete as soon as the run is over
         run = isolated.trigger()
         run.result(timeout=SOON_S)
         assert run.log == "from a process\n"
@@ -64,14 +64,14 @@ def test_all_kinds_of_functions(app: Chronos, capsys: pytest.CaptureFixture[str]
     assert err == ", then\n"
 
 
-def test_attempts_and_tasks_each_have_their_own(app: Chronos) -> None:
-    tries: list[int] = []
+def test_attempts_and_tasks_have_separate_output(app: Chronos) -> None:
+    attempts: list[int] = []
 
     @app.job(retry={"max_attempts": 3, "initial_interval": "1ms"})
     async def stumbles() -> None:
-        tries.append(1)
-        print("try", len(tries))
-        if len(tries) < 3:
+        attempts.append(1)
+        print("attempt", len(attempts))
+        if len(attempts) < 3:
             raise ValueError("not yet")
 
     group = app.group("both", mode="parallel")
@@ -94,36 +94,36 @@ def test_attempts_and_tasks_each_have_their_own(app: Chronos) -> None:
         runs = stumbles.trigger(), group.trigger()
         for run in runs:
             assert run.wait(timeout=SOON_S).succeeded
-        first, second = (_outputs(app, run) for run in runs)
-    assert [first["main", number].partition("\n")[0] for number in (1, 2, 3)] == ["try 1", "try 2", "try 3"]
+        first, second = (_read_outputs(app, run) for run in runs)
+    assert [first["main", number].partition("\n")[0] for number in (1, 2, 3)] == ["attempt 1", "attempt 2", "attempt 3"]
     assert "ValueError: not yet" in first["main", 2]
-    assert first["main", 3] == "try 3\n"
+    assert first["main", 3] == "attempt 3\n"
     assert second == {(name, 1): "".join(f"{name} {n}\n" for n in range(50)) for name in ("left", "right")}
 
 
-def _outputs(app: Chronos, run: Run) -> dict[tuple[str, int], str]:
+def _read_outputs(app: Chronos, run: Run) -> dict[tuple[str, int], str]:
     async def read() -> dict[tuple[str, int], str]:
         session = await app._runtime.session()
-        found: dict[tuple[str, int], str] = {}
+        outputs: dict[tuple[str, int], str] = {}
         for row in await session.service.runs.output(run._execution):
             if row.part != PROGRESS:
-                found[row.task, row.number] = found.get((row.task, row.number), "") + row.text
-        return found
+                outputs[row.task, row.number] = outputs.get((row.task, row.number), "") + row.text
+        return outputs
 
     return app._runtime.home.run_blocking(read, "read")
 
 
 @pytest.mark.parametrize("on_loop", [False, True])
-def test_it_is_read_while_it_runs(make: Make, on_loop: bool) -> None:
-    app, go_on = make("sqlite://"), threading.Event()
+def test_output_can_be_read_while_the_run_is_running(make: Make, on_loop: bool) -> None:
+    app, resume = make("sqlite://"), threading.Event()
 
     def waits() -> None:
         print("waiting")
-        go_on.wait(SOON_S)
+        resume.wait(SOON_S)
 
     async def polls() -> None:
         print("waiting")
-        await asyncio.to_thread(go_on.wait, SOON_S)
+        await asyncio.to_thread(resume.wait, SOON_S)
 
     job = app.job(polls if on_loop else waits)
     with app:
@@ -132,12 +132,12 @@ def test_it_is_read_while_it_runs(make: Make, on_loop: bool) -> None:
         while not run.log and time.monotonic() < until_s:
             time.sleep(0.01)
         assert (run.log, run.status) == ("waiting\n", "running")
-        go_on.set()
+        resume.set()
         assert run.wait(timeout=SOON_S).succeeded
         assert run.log == "waiting\n"
 
 
-def test_hooks_print_into_the_run_that_they_are_of(app: Chronos) -> None:
+def test_hooks_print_into_the_log_of_their_run(app: Chronos) -> None:
     done = threading.Event()
 
     def after() -> None:
@@ -157,7 +157,7 @@ def test_hooks_print_into_the_run_that_they_are_of(app: Chronos) -> None:
     assert [text in log for text in ("before it\n", "at it\n", " INFO logged\n", "after it\n")] == [True] * 4
 
 
-def test_in_the_harness_too(capsys: pytest.CaptureFixture[str]) -> None:
+def test_output_is_captured_in_the_harness(capsys: pytest.CaptureFixture[str]) -> None:
     before = sys.stdout
     app = Chronos("sqlite://")
     for function, _ in TEXTS:

@@ -1,4 +1,4 @@
-"""What a program sees of its jobs without asking: failures in the log, and what ``app.run()`` says."""
+"""The log of a program: failures of its jobs, and the lines of ``app.run()``."""
 
 import logging
 import os
@@ -60,7 +60,7 @@ def test_a_function_that_fails_is_logged_with_its_traceback(
     assert text.endswith('raise ZeroDivisionError("boom")\nZeroDivisionError: boom')
     assert text.count("Traceback") == 1
     assert f"in {function.__name__}" in text
-    assert "chronos/engine" not in text  # its frames are of no use to the reader
+    assert "chronos/engine" not in text  # frames of Chronos do not help the reader
     assert len(lines(caplog, "execution failed")) == 1
 
 
@@ -72,12 +72,12 @@ def test_commands_and_requests_that_fail_are_logged(make: Make, caplog: pytest.L
         for name in ("command", "webhook"):
             assert app.trigger(name).wait(SOON_S).status == "failed"
     command, webhook = (line.getMessage() for line in lines(caplog, "attempt failed"))
-    assert 'error="it exited with code 3: oops"' in command
+    assert 'error="exited with code 3: oops"' in command
     assert "job=webhook" in webhook
     assert "127.0.0.1" in webhook
 
 
-def test_a_job_has_one_traceback_in_a_minute(make: Make, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_job_logs_one_traceback_per_minute(make: Make, caplog: pytest.LogCaptureFixture) -> None:
     app = make("sqlite://", defaults={"retries": 0})
     app.job(boom)
     app.job(name="other")(boom_at_once)
@@ -93,13 +93,13 @@ def test_a_job_has_one_traceback_in_a_minute(make: Make, caplog: pytest.LogCaptu
     ]
 
 
-def test_what_went_well_is_logged_where_somebody_listens(make: Make, caplog: pytest.LogCaptureFixture) -> None:
+def test_successes_are_logged_at_debug(make: Make, caplog: pytest.LogCaptureFixture) -> None:
     app = make("sqlite://")
     app.job(name="fine")(lambda: None)
     with app:
         app.trigger("fine").wait(SOON_S)
         assert not [record for record in caplog.records if record.name.startswith("chronos")]
-        with caplog.at_level(logging.DEBUG, "chronos"):  # also when that begins while the app runs
+        with caplog.at_level(logging.DEBUG, "chronos"):  # also when set while the app runs
             app.trigger("fine").wait(SOON_S)
     events = [record.getMessage().split(" job=")[0] for record in caplog.records if record.name == "chronos.engine"]
     assert events == ["execution started", "attempt succeeded", "execution succeeded"]
@@ -120,7 +120,7 @@ def breaks() -> None:
 
 if "configured" in sys.argv:
     logging.basicConfig(level="INFO", format="mine: %(message)s")
-if "beside" in sys.argv:
+if "background" in sys.argv:
     with app:
         breaks.trigger().wait(60)
         print("handlers", logging.getLogger().handlers, logging.getLogger("chronos").handlers)
@@ -142,62 +142,63 @@ def program(file_url: str, tmp_path: Path) -> Callable[..., "subprocess.Popen[st
     return start
 
 
-def ended(process: "subprocess.Popen[str]", after: str) -> list[str]:
-    """All that a program says on stderr; it is told to end when it has said something."""
+def stop_after(process: "subprocess.Popen[str]", text: str) -> list[str]:
+    """End a program after a line of stderr that contains ``text``. Returns all its lines."""
     assert process.stderr is not None
-    said: list[str] = []
+    lines: list[str] = []
+    stopped = False
     for line in process.stderr:
-        said.append(line.rstrip())
-        if after in line:
+        lines.append(line.rstrip())
+        if text in line and not stopped:
             os.kill(process.pid, signal.SIGTERM)
-            after = "never again"
+            stopped = True
     assert process.wait(SOON_S) == 0
-    return said
+    return lines
 
 
-def test_a_program_says_what_it_runs_and_what_fails(
+def test_a_program_logs_its_jobs_and_their_failures(
     program: Callable[..., "subprocess.Popen[str]"], file_url: str
 ) -> None:
     with program() as process:
-        said = ended(process, "execution failed")
-    [start] = [line for line in said if " runs " in line]
+        logged = stop_after(process, "execution failed")
+    [start] = [line for line in logged if " runs " in line]
     assert f"runs 2 jobs (breaks, hourly) on {file_url}; next: hourly at 20" in start
-    assert said.count("ZeroDivisionError: division by zero") == 1
-    [failed] = [line for line in said if "attempt failed" in line]
+    assert logged.count("ZeroDivisionError: division by zero") == 1
+    [failed] = [line for line in logged if "attempt failed" in line]
     assert failed.split()[1:3] == ["WARNING", "chronos.engine:"]
-    assert any(line.endswith("chronos.sdk: SIGTERM: stopping; nothing runs") for line in said)
-    assert said[-1].endswith("chronos.sdk: stopped")
+    assert any(line.endswith("chronos.sdk: SIGTERM: stopping; nothing runs") for line in logged)
+    assert logged[-1].endswith("chronos.sdk: stopped")
 
 
-def test_a_program_that_configured_logging_has_every_line_once(program: Callable[..., "subprocess.Popen[str]"]) -> None:
+def test_a_program_with_logging_configured_has_every_line_once(program: Callable[..., "subprocess.Popen[str]"]) -> None:
     with program("configured") as process:
-        said = ended(process, "execution failed")
-    assert sum("attempt failed" in line for line in said) == 1
-    assert all(line.startswith("mine: ") for line in said if "job=" in line or " runs " in line)
-    assert said[-1] == "mine: stopped"
+        logged = stop_after(process, "execution failed")
+    assert sum("attempt failed" in line for line in logged) == 1
+    assert all(line.startswith("mine: ") for line in logged if "job=" in line or " runs " in line)
+    assert logged[-1] == "mine: stopped"
 
 
 @pytest.mark.parametrize("name", ["chronos", None])
-def test_where_the_program_has_a_handler_none_is_added(name: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_handler_is_added_where_the_program_has_one(name: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     for logger in (logging.getLogger("chronos"), logging.getLogger()):
         monkeypatch.setattr(logger, "handlers", [])
-    with log_to_stderr() as shown:
-        assert shown
+    with log_to_stderr() as added:
+        assert added
         assert len(logging.getLogger("chronos").handlers) == 1
     handler = logging.NullHandler()
     monkeypatch.setattr(logging.getLogger(name), "handlers", [handler])
-    with log_to_stderr() as shown:
-        assert not shown
+    with log_to_stderr() as added:
+        assert not added
         assert logging.getLogger(name).handlers == [handler]
 
 
-def test_an_app_beside_a_program_adds_no_handler(program: Callable[..., "subprocess.Popen[str]"]) -> None:
-    with program("beside") as process:
+def test_an_app_in_the_background_adds_no_handler(program: Callable[..., "subprocess.Popen[str]"]) -> None:
+    with program("background") as process:
         out, errors = process.communicate(timeout=SOON_S)
     assert out == "handlers [] []\n"
-    assert "ZeroDivisionError: division by zero" in errors  # as logging does for warnings that no handler takes
+    assert "ZeroDivisionError: division by zero" in errors  # Python logs warnings without a handler
 
 
 def test_the_store_is_named_without_its_password() -> None:
-    app = Chronos("postgresql://me:geheim@db/jobs?password=geheim&sslmode=off")
+    app = Chronos("postgresql://me:hidden@db/jobs?password=hidden&sslmode=off")
     assert repr(app) == "<Chronos postgresql://me:…@db/jobs?password=…&sslmode=off>"

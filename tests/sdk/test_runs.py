@@ -1,4 +1,4 @@
-"""Triggering, waiting and looking, from everywhere: scripts, threads, coroutines, inside jobs."""
+"""Runs are triggered, awaited and read from scripts, threads, coroutines and jobs."""
 
 import asyncio
 import threading
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from chronos import Chronos, Conflict, Context, JobInfo, NotFound, RunFailed, RunInfo
+from chronos import Chronos, Conflict, Context, Invalid, JobInfo, NotFound, RunFailed, RunInfo
 from chronos.errors import QueueFull
 from chronos.sdk.home_loop import WrongLoop
 
@@ -20,13 +20,13 @@ def test_a_script_triggers_and_waits(app: Chronos) -> None:
     def add(a: int, b: int = 2) -> int:
         return a + b
 
-    before = add.trigger({"a": 1})  # nothing runs yet; it is on record
+    before = add.trigger({"a": 1})  # the app does not run yet
     assert before.status == "ready"
     with app:
         assert before.wait(timeout=SOON_S).status == "succeeded"
         run = app.trigger("add", {"a": 4, "b": 5})
         assert run.result(timeout=SOON_S) == 9
-    info = before.info()  # afterwards too
+    info = before.info()  # also after the app stopped
     assert (info.result, info.trigger, info.payload) == (3, "manual", {"a": 1})
     assert info.is_over
     assert [(task.name, task.status, task.attempts, task.result) for task in info.tasks] == [
@@ -54,8 +54,8 @@ def test_a_coroutine_triggers_and_waits_on_its_own_loop(app: Chronos) -> None:
     asyncio.run(main())
 
 
-def test_coroutines_need_no_lifespan(app: Chronos) -> None:
-    """Without one their calls go to the portal, as those of scripts do."""
+def test_coroutines_work_while_the_app_does_not_run(app: Chronos) -> None:
+    """Their calls then go to the thread of the home loop, as those of scripts do."""
 
     @app.job
     def job() -> None: ...
@@ -64,12 +64,12 @@ def test_coroutines_need_no_lifespan(app: Chronos) -> None:
         return await (await job.atrigger()).astatus()
 
     assert asyncio.run(main()) == "ready"
-    assert asyncio.run(main()) == "queued"  # behind the first, as runs of a job do not overlap unless it says so
+    assert asyncio.run(main()) == "queued"  # behind the first: runs of a job do not overlap by default
     assert len(job.executions()) == 2
 
 
-def test_one_loop_after_another_and_then_none(app: Chronos) -> None:
-    """What was asked for before is there afterwards, in memory too."""
+def test_an_app_can_move_from_loop_to_loop(app: Chronos) -> None:
+    """Earlier runs are kept, also by a store in memory."""
 
     @app.job
     def job() -> str:
@@ -90,22 +90,22 @@ def test_one_loop_after_another_and_then_none(app: Chronos) -> None:
     asyncio.run(main(first))
 
 
-def test_what_would_block_its_own_loop_says_what_to_write(app: Chronos) -> None:
-    said: list[str] = []
+def test_a_blocking_call_on_the_home_loop_names_the_async_one(app: Chronos) -> None:
+    suggested: list[str] = []
 
     @app.job
     async def job() -> None:
         for call in (job.trigger, lambda: job.next_run, app.all_jobs, app.stop):
             with pytest.raises(WrongLoop) as caught:
                 call()
-            said.append(str(caught.value).rpartition("await ")[2])
+            suggested.append(str(caught.value).rpartition("await ")[2])
 
     with app:
         job.trigger().result(timeout=SOON_S)
-    assert said == ["job.atrigger(…)", "job.anext_run(…)", "app.aall_jobs(…)", "app.astop()"]
+    assert suggested == ["job.atrigger(…)", "job.anext_run(…)", "app.aall_jobs(…)", "app.astop()"]
 
 
-def test_threads_and_jobs_in_threads_call_too(app: Chronos) -> None:
+def test_threads_and_jobs_can_trigger_runs(app: Chronos) -> None:
     @app.job
     def outer() -> str:
         return inner.trigger({"n": 20}).id
@@ -116,21 +116,21 @@ def test_threads_and_jobs_in_threads_call_too(app: Chronos) -> None:
 
     results: list[Any] = []
 
-    def ask() -> None:
+    def trigger_inner() -> None:
         results.append(inner.trigger({"n": len(results)}).result(timeout=SOON_S))
 
     with app:
-        threads = [threading.Thread(target=ask) for _ in range(3)]
+        threads = [threading.Thread(target=trigger_inner) for _ in range(3)]
         for thread in threads:
             thread.start()
-        asked = outer.trigger().result(timeout=SOON_S)
-        assert app.get_run(asked).result(timeout=SOON_S) == 21
+        inner_run = outer.trigger().result(timeout=SOON_S)
+        assert app.get_run(inner_run).result(timeout=SOON_S) == 21
         for thread in threads:
             thread.join()
     assert len(results) == 3
 
 
-def test_a_sync_call_from_a_thread_reaches_a_lifespan(app: Chronos) -> None:
+def test_a_blocking_call_from_a_thread_reaches_async_with(app: Chronos) -> None:
     @app.job
     def job() -> int:
         return 7
@@ -142,7 +142,7 @@ def test_a_sync_call_from_a_thread_reaches_a_lifespan(app: Chronos) -> None:
     assert asyncio.run(main()) == 7
 
 
-def test_an_app_lives_on_one_loop(app: Chronos) -> None:
+def test_an_app_runs_on_one_loop_at_a_time(app: Chronos) -> None:
     async def main() -> None:
         async with app:
 
@@ -183,7 +183,7 @@ def test_a_job_declared_while_the_app_runs_runs(app: Chronos) -> None:
         assert ran.wait(SOON_S)
 
 
-def test_a_retry_that_waits_is_not_counted_as_made(app: Chronos) -> None:
+def test_a_waiting_retry_is_not_counted_as_an_attempt(app: Chronos) -> None:
     @app.job(retry={"initial_interval": "1h"})
     def fails() -> None:
         raise ValueError("always")
@@ -196,7 +196,7 @@ def test_a_retry_that_waits_is_not_counted_as_made(app: Chronos) -> None:
         assert (info.attempts, info.tasks[0].attempts) == (1, 1)
 
 
-def test_failures_are_told(app: Chronos) -> None:
+def test_a_failed_run_raises_and_has_its_errors_in_the_log(app: Chronos) -> None:
     @app.job(retries=1, retry={"initial_interval": "1ms"})
     def fails(ctx: Context) -> None:
         ctx.log.info("attempt %d", ctx.attempt)
@@ -215,7 +215,7 @@ def test_failures_are_told(app: Chronos) -> None:
         assert (again.status, again.trigger) == ("failed", "replay")
 
 
-def test_waiting_has_an_end(app: Chronos) -> None:
+def test_waiting_times_out(app: Chronos) -> None:
     @app.job
     def job() -> None: ...
 
@@ -251,7 +251,7 @@ def test_canceling(app: Chronos) -> None:
         assert slow.is_running
         run.cancel()
         assert run.wait(timeout=SOON_S).status == "canceled"
-        run.cancel()  # it is canceled, as asked
+        run.cancel()  # no-op: it is canceled already
         with pytest.raises(Conflict):
             done.cancel()
 
@@ -281,6 +281,38 @@ def test_signals_end_waits(app: Chronos) -> None:
         assert runs[1].result(timeout=SOON_S) == "paid by ana"
 
 
+@pytest.mark.parametrize(
+    ("payload", "message"),
+    [
+        ("x", 'the payload of "ship" is a string'),
+        ({"ordr": 3}, 'the payload of "ship" '),
+        ({"order": 3, "speed": 1}, 'the payload of "ship" has "speed"'),
+        ({"order": {3}}, "payload/order is a set, which is not JSON; use a list"),
+    ],
+)
+def test_a_payload_that_does_not_fit_the_function_is_refused(app: Chronos, payload: Any, message: str) -> None:
+    @app.job
+    def ship(order: int, carrier: str = "post") -> None: ...
+
+    with pytest.raises(Invalid, match=message):
+        ship.trigger(payload)
+    with pytest.raises(Invalid, match=message):
+        app.trigger("ship", payload)
+    assert ship.executions() == []
+    assert ship.trigger({"order": 3}).status == "ready"
+
+
+def test_a_payload_for_a_function_without_parameters_is_accepted(app: Chronos) -> None:
+    @app.job
+    def plain() -> None: ...
+
+    @app.job
+    def with_context(ctx: Context, **others: Any) -> None: ...
+
+    assert plain.trigger("x").status == "ready"
+    assert with_context.trigger({"any": "name"}).status == "ready"
+
+
 def test_the_same_key_is_the_same_run(app: Chronos) -> None:
     @app.job
     def job() -> None: ...
@@ -288,7 +320,7 @@ def test_the_same_key_is_the_same_run(app: Chronos) -> None:
     assert job.trigger(key="order-1").id == job.trigger(key="order-1").id != job.trigger(key="order-2").id
 
 
-def test_looking_at_a_job_and_holding_it_up(app: Chronos) -> None:
+def test_a_job_is_read_paused_and_disabled(app: Chronos) -> None:
     @app.job(cron="0 9 * * *", timezone="Europe/Paris", tags={"team": "money"}, description="Daily")
     def digest() -> None: ...
 
@@ -326,7 +358,7 @@ def test_looking_at_a_job_and_holding_it_up(app: Chronos) -> None:
     )
 
 
-def test_a_backfill_goes_on_as_the_queue_empties(app: Chronos) -> None:
+def test_a_backfill_continues_as_the_queue_empties(app: Chronos) -> None:
     @app.job(cron="0 * * * *", start="2026-01-01T00:00:00Z", queue_max=1)
     def hourly() -> None: ...
 
@@ -335,13 +367,15 @@ def test_a_backfill_goes_on_as_the_queue_empties(app: Chronos) -> None:
         assert [run.wait(timeout=SOON_S).scheduled_at.hour for run in runs] == [0, 1, 2, 3, 4, 5]
 
 
-def test_a_backfill_in_which_nothing_moves(app: Chronos, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_backfill_gives_up_when_the_queue_does_not_move(app: Chronos, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("chronos.sdk.backfill._MAX_WAIT_S", 0.0)
 
     @app.job(cron="0 * * * *", start="2026-01-01T00:00:00Z", queue_max=1)
     def hourly() -> None: ...
 
-    with pytest.raises(QueueFull, match="2 runs were asked for, those before 2026-01-02T02:00:00Z: as many"):
+    with pytest.raises(
+        QueueFull, match="2 runs are requested, all before 2026-01-02T02:00:00Z; continue from there later: "
+    ):
         hourly.backfill("2026-01-02T00:00:00Z", "2026-01-02T05:00:00Z")
 
 
@@ -360,7 +394,7 @@ def test_history_and_backfill(app: Chronos, monkeypatch: pytest.MonkeyPatch, at_
     assert {item.trigger for item in past} == {"backfill"}
 
 
-def test_what_is_not_there(app: Chronos) -> None:
+def test_unknown_jobs_and_runs_raise_not_found(app: Chronos) -> None:
     @app.job
     def digest() -> None: ...
 
@@ -374,7 +408,7 @@ def test_what_is_not_there(app: Chronos) -> None:
         app.get_run("00000000-0000-8000-8000-000000000000").info()
 
 
-def test_starting_and_stopping_twice_is_harmless(app: Chronos) -> None:
+def test_starting_and_stopping_twice_is_a_no_op(app: Chronos) -> None:
     @app.job
     def job() -> int:
         return 1

@@ -1,4 +1,4 @@
-"""Programs that share a store: what each declares, runs, removes; and the one that runs as a process."""
+"""Programs that share a store: what each one declares, runs and deletes."""
 
 import asyncio
 import os
@@ -19,7 +19,7 @@ from tests.sdk.conftest import Make
 SOON_S = 60  # on a machine that is busy with others
 
 
-def names(app: Chronos) -> list[str]:
+def list_names(app: Chronos) -> list[str]:
     return [job.name for job in app.all_jobs()]
 
 
@@ -28,34 +28,34 @@ def declare(app: Chronos, *jobs: str, cron: str = "@daily") -> None:
         app.command(job, ["true"], cron=cron)
 
 
-def test_what_an_owner_no_longer_declares_is_removed_when_it_starts(make: Make, file_url: str) -> None:
+def test_starting_deletes_jobs_that_the_owner_no_longer_declares(make: Make, file_url: str) -> None:
     with make(file_url, owner="reports") as first, make(file_url) as other:
         declare(other, "stays")
         declare(first, "kept", "dropped")
         other.all_jobs()
-        assert names(first) == ["dropped", "kept", "stays"]
+        assert list_names(first) == ["dropped", "kept", "stays"]
     second = make(file_url, owner="reports")
     declare(second, "kept", "new")
-    assert names(second) == ["dropped", "kept", "new", "stays"]  # asking removes nothing
+    assert list_names(second) == ["dropped", "kept", "new", "stays"]  # reading deletes nothing
     with second:
-        assert names(second) == ["kept", "new", "stays"]
-    nobody = make(file_url)
-    with nobody:
-        assert names(nobody) == ["kept", "new", "stays"]
+        assert list_names(second) == ["kept", "new", "stays"]
+    without_owner = make(file_url)
+    with without_owner:
+        assert list_names(without_owner) == ["kept", "new", "stays"]
 
 
-def test_owners_and_namespaces_are_apart(make: Make, file_url: str) -> None:
+def test_owners_and_namespaces_are_separate(make: Make, file_url: str) -> None:
     for namespace, owner in (("a", "x"), ("b", "x"), ("a", "y")):
         app = make(file_url, namespace=namespace, owner=owner)
         declare(app, f"{owner}-job")
         with app:
             pass
     with make(file_url, namespace="a", owner="x") as empty:
-        assert names(empty) == ["y-job"]
-    assert names(make(file_url, namespace="b")) == ["x-job"]
+        assert list_names(empty) == ["y-job"]
+    assert list_names(make(file_url, namespace="b")) == ["x-job"]
 
 
-def test_a_change_is_a_new_version_and_saying_the_same_is_none(make: Make, file_url: str) -> None:
+def test_only_a_changed_declaration_makes_a_new_version(make: Make, file_url: str) -> None:
     versions: list[tuple[int, str, str | None]] = []
     for cron in ("@daily", "@daily", "@hourly"):
         app = make(file_url)
@@ -91,7 +91,7 @@ def test_each_program_runs_the_functions_that_it_has(make: Make, file_url: str) 
         assert waiting.result(timeout=SOON_S) == "right"
 
 
-def test_defaults_fall_to_jobs_that_say_nothing_else(make: Make, url: str) -> None:
+def test_defaults_apply_to_jobs_without_their_own_settings(make: Make, url: str) -> None:
     app = make(url, defaults={"retries": 0})
 
     @app.job
@@ -109,37 +109,37 @@ def test_defaults_fall_to_jobs_that_say_nothing_else(make: Make, url: str) -> No
             assert caught.value.run.tasks[0].attempts == attempts
 
 
-def test_hooks_and_followers(make: Make, url: str) -> None:
+def test_hooks_and_dependent_jobs_run_in_order(make: Make, url: str) -> None:
     app = make(url)
-    told: list[str] = []
+    calls: list[str] = []
     done = threading.Event()
 
     def before() -> None:
-        told.append("before")
+        calls.append("before")
 
     @app.job(on_start=before)
     def first() -> None:
-        told.append("first")
+        calls.append("first")
 
     @app.job(after=first)
     def second() -> None:
-        told.append("second")
+        calls.append("second")
         done.set()
 
     with app:
         first.trigger()
         assert done.wait(SOON_S)
-    assert told == ["before", "first", "second"]
+    assert calls == ["before", "first", "second"]
 
 
 def test_a_group_without_tasks_cannot_start(make: Make) -> None:
     app = make("sqlite://")
     app.group("empty")
-    with pytest.raises(Invalid, match="the group empty has no tasks"):
+    with pytest.raises(Invalid, match='the group "empty" has no tasks'):
         app.start()
 
 
-def test_a_store_that_cannot_be_opened_is_told_and_tried_again(make: Make, tmp_path: Path) -> None:
+def test_a_store_that_cannot_be_opened_raises_and_is_opened_again_later(make: Make, tmp_path: Path) -> None:
     app = make(f"sqlite:///{tmp_path / 'none' / 'jobs.db'}")
     for _ in range(2):
         with pytest.raises(StoreUnavailable):
@@ -154,20 +154,20 @@ def test_a_store_that_cannot_be_opened_is_told_and_tried_again(make: Make, tmp_p
     assert app.all_jobs() == []
 
 
-def test_stopping_waits_for_the_work_and_tells_it(make: Make, url: str) -> None:
+def test_stopping_waits_for_runs_and_sets_ctx_stopping(make: Make, url: str) -> None:
     app = make(url)
-    begun = threading.Event()
+    started = threading.Event()
 
     @app.job
-    def polite(ctx: Context) -> str:
-        begun.set()
+    def cooperative(ctx: Context) -> str:
+        started.set()
         while not ctx.stopping:
             time.sleep(0.005)
         return "finished"
 
     app.start()
-    run = polite.trigger()
-    assert begun.wait(SOON_S)
+    run = cooperative.trigger()
+    assert started.wait(SOON_S)
     app.stop()
     assert run.result() == "finished"
 
@@ -180,11 +180,11 @@ app = Chronos(sys.argv[1], grace="100s")
 
 @app.job
 def slow(ctx: Context) -> str:
-    print("begun", flush=True)
+    print("started", flush=True)
     while not ctx.stopping:
         time.sleep(0.005)
-    print("told", flush=True)
-    while sys.argv[2] == "rude" and not ctx.canceled:
+    print("stopping", flush=True)
+    while sys.argv[2] == "stubborn" and not ctx.canceled:
         time.sleep(0.005)
     print("ends", flush=True)
     return "done"
@@ -202,46 +202,46 @@ def program(file_url: str, tmp_path: Path) -> Callable[[str], "subprocess.Popen[
     script = tmp_path / "program.py"
     script.write_text(PROGRAM)
 
-    def start(manners: str) -> "subprocess.Popen[str]":
-        return subprocess.Popen([sys.executable, script, file_url, manners], stdout=subprocess.PIPE, text=True)
+    def start(behavior: str) -> "subprocess.Popen[str]":
+        return subprocess.Popen([sys.executable, script, file_url, behavior], stdout=subprocess.PIPE, text=True)
 
     return start
 
 
-def until(process: "subprocess.Popen[str]", word: str) -> str:
+def read_until(process: "subprocess.Popen[str]", word: str) -> str:
     assert process.stdout is not None
     for line in process.stdout:
         if line.startswith(word):
             return line
-    raise AssertionError(f"it never said {word!r}")
+    raise AssertionError(f"the program never printed {word!r}")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_lets_the_work_finish(
+def test_a_signal_lets_runs_finish(
     program: Callable[[str], "subprocess.Popen[str]"], file_url: str, make: Make, number: signal.Signals
 ) -> None:
-    with program("polite") as process:
-        run = until(process, "ready").split()[1]
-        until(process, "begun")
+    with program("cooperative") as process:
+        run = read_until(process, "ready").split()[1]
+        read_until(process, "started")
         os.kill(process.pid, number)
-        until(process, "ends")
-        until(process, "stopped")
+        read_until(process, "ends")
+        read_until(process, "stopped")
         assert process.wait(SOON_S) == 0
     assert make(file_url).get_run(run).result() == "done"
 
 
-def test_a_second_signal_skips_the_wait(
+def test_a_second_signal_ends_the_grace_period(
     program: Callable[[str], "subprocess.Popen[str]"], file_url: str, make: Make
 ) -> None:
-    with program("rude") as process:
-        until(process, "begun")
+    with program("stubborn") as process:
+        read_until(process, "started")
         os.kill(process.pid, signal.SIGTERM)
-        until(process, "told")  # else the two might arrive as one
+        read_until(process, "stopping")  # otherwise the two signals might arrive as one
         os.kill(process.pid, signal.SIGTERM)
         assert process.wait(SOON_S) == 0
 
 
-def test_what_was_triggered_right_before_the_end_is_not_lost(make: Make, url: str) -> None:
+def test_a_run_triggered_right_before_the_stop_is_not_lost(make: Make, url: str) -> None:
     app = make(url)
 
     @app.job
@@ -253,12 +253,12 @@ def test_what_was_triggered_right_before_the_end_is_not_lost(make: Make, url: st
             return (await job.atrigger()).id
 
     run = app.get_run(asyncio.run(main()))
-    assert run.status in ("ready", "succeeded")  # and not held by a node that is gone
+    assert run.status in ("ready", "succeeded")  # not claimed by the stopped node
     with app:
         assert run.result(timeout=SOON_S) == "done"
 
 
-def test_a_function_in_a_process_of_its_own(tmp_path: Path) -> None:
+def test_a_function_with_process_isolation_runs_in_another_process(tmp_path: Path) -> None:
     script = tmp_path / "isolated.py"
     script.write_text(
         "import os\n"
@@ -290,7 +290,7 @@ def test_a_script_that_only_triggers_ends_by_itself(tmp_path: Path, file_url: st
         "    app.start()\n"
         "print(job.trigger().status)\n"
     )
-    for mode in ("ask", "start"):  # with the engine running too: it is stopped when the main thread ends
+    for mode in ("trigger", "start"):  # a running engine is stopped when the main thread ends
         program = [sys.executable, "-W", "error", str(script), file_url, mode]
         result = subprocess.run(program, capture_output=True, text=True, timeout=30, check=False)
         assert (result.returncode, result.stderr) == (0, "")
@@ -301,11 +301,11 @@ import sys, time
 from chronos import Chronos
 
 app = Chronos(sys.argv[1], grace="0s")
-began_s = time.monotonic()
+started_s = time.monotonic()
 
 @app.job(retry={"initial_interval": "100ms"})
 def slow() -> None:
-    print("begun", time.monotonic() - began_s, flush=True)
+    print("started", time.monotonic() - started_s, flush=True)
     if sys.argv[2] == "first":
         time.sleep(1000)
 
@@ -316,8 +316,8 @@ app.run()
 
 
 @pytest.mark.chaos
-def test_work_of_a_program_that_was_killed_goes_on_when_it_is_started_again(file_url: str, tmp_path: Path) -> None:
-    """At once, not after the 30 s in which a heartbeat of the first one may still come."""
+def test_a_restarted_program_takes_over_the_run_of_its_killed_process(file_url: str, tmp_path: Path) -> None:
+    """It does so at once, before the heartbeat of the killed process times out after 30 s."""
     script = tmp_path / "program.py"
     script.write_text(KILLED)
 
@@ -325,9 +325,9 @@ def test_work_of_a_program_that_was_killed_goes_on_when_it_is_started_again(file
         return subprocess.Popen([sys.executable, script, file_url, which], stdout=subprocess.PIPE, text=True)
 
     with start("first") as first:
-        until(first, "begun")
+        read_until(first, "started")
         first.kill()
         with start("second") as second:
-            after_s = float(until(second, "begun").split()[1])
+            after_s = float(read_until(second, "started").split()[1])
             second.terminate()
     assert after_s < 20

@@ -1,4 +1,4 @@
-"""Kinds of targets that a package brings, in jobs and in groups of a program."""
+"""Kinds of targets from other packages, in jobs and in groups."""
 
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ class Pigeon:
 
     async def run(self, call):
         call.sink.write("coo\\n")
-        return Succeeded(result=f"{call.options['loft']}, try {call.number}")
+        return Succeeded(result=f"{call.options['loft']}, attempt {call.number}")
 
     async def close(self):
         pass
@@ -36,26 +36,26 @@ def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Chronos:
     return Chronos("sqlite://")
 
 
-def test_a_job_and_a_task_of_a_kind_that_a_package_brings(app: Chronos) -> None:
+def test_jobs_and_tasks_use_a_target_of_another_package(app: Chronos) -> None:
     news = app.target("news", "pigeon", {"loft": "attic"}, cron="@daily")
     post = app.group("post")
     post.target("fly", "pigeon", {"loft": "roof"})
     with app:
         run = news.trigger()
-        assert run.result(20) == "attic, try 1"
+        assert run.result(20) == "attic, attempt 1"
         assert run.log == "coo\n"
-        assert post.trigger().wait(20).tasks[0].result == "roof, try 1"
+        assert post.trigger().wait(20).tasks[0].result == "roof, attempt 1"
 
 
 @pytest.mark.parametrize(
-    ("kind", "does", "told"),
+    ("kind", "does", "message"),
     [
         ("pigeon", {}, r"pigeon\.loft is missing"),
         ("pigeon", None, r"pigeon\.loft is missing"),
-        ("pigeon", 5, "what pigeon is told is 5"),
+        ("pigeon", 5, "the options of pigeon are 5"),
         ("falcon", {}, "falcon"),
     ],
 )
-def test_a_mistake_is_told_when_it_is_declared(app: Chronos, kind: str, does: Any, told: str) -> None:
-    with pytest.raises(Invalid, match=f"(?s)job news: .*{told}"):
+def test_wrong_options_of_a_target_are_refused(app: Chronos, kind: str, does: Any, message: str) -> None:
+    with pytest.raises(Invalid, match=f"(?s)job news: .*{message}"):
         app.target("news", kind, does)

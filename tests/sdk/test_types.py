@@ -1,4 +1,4 @@
-"""What a type checker sees: decorated functions keep their signatures, answers have types. mypy checks this file."""
+"""Types: decorated functions keep their signatures, and results are typed. mypy checks this file."""
 
 from collections.abc import Coroutine
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""Wrong arguments of an app and of what it hands out: a sentence that says what is wrong and what to give."""
+"""Wrong arguments of apps, jobs and runs: the message says what is wrong and what to use."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -10,13 +10,13 @@ from chronos import Chronos, Invalid, RunInfo
 
 
 @pytest.mark.parametrize("url", [None, 5, b"sqlite://"])
-def test_an_address_is_text(url: Any) -> None:
-    with pytest.raises(Invalid, match="give its address"):
+def test_a_store_address_must_be_text(url: Any) -> None:
+    with pytest.raises(Invalid, match="use its address"):
         Chronos(url)
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"slots": "x"}, "slots is 'x'"),
         ({"slots": True}, "slots is True"),
@@ -28,22 +28,22 @@ def test_an_address_is_text(url: Any) -> None:
         ({"timezone": "Mars/Olympus"}, "timezone: unknown time zone 'Mars/Olympus'"),
         ({"timezone": 5}, "timezone is 5"),
         ({"node_name": ""}, "node_name is ''"),
-        ({"queues": "default"}, "queues is 'default'; give a list"),
+        ({"queues": "default"}, "queues is 'default'; use a list"),
         ({"queues": 5}, "queues is 5"),
         ({"labels": ["eu"]}, "labels is \\['eu'\\]"),
-        ({"labels": {"gpus": 2}}, "give an object of texts"),
-        ({"allow_hosts": "example.com"}, "allow_hosts is 'example.com'; give a list"),
-        ({"defaults": 5}, "defaults: 5 says nothing"),
+        ({"labels": {"gpus": 2}}, "use an object of texts"),
+        ({"allow_hosts": "example.com"}, "allow_hosts is 'example.com'; use a list"),
+        ({"defaults": 5}, "defaults: 5 is not an object"),
         ({"defaults": {"retrys": 1}}, "did you mean retry"),
-        ({"defaults": {"cron": "@daily"}}, "there is no 'cron' here"),
+        ({"defaults": {"cron": "@daily"}}, 'unknown keyword "cron"'),
     ],
 )
-def test_what_an_app_is_told(options: dict[str, Any], told: str) -> None:
-    with pytest.raises(Invalid, match=told):
+def test_wrong_arguments_of_an_app_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(Invalid, match=message):
         Chronos("sqlite://", **options)
 
 
-def test_names_that_can_be_gone_through_only_once_are_all_taken() -> None:
+def test_queues_may_be_a_generator() -> None:
     app = Chronos("sqlite://", queues=(name for name in ("mail", "reports")))  # type: ignore[arg-type]
 
     @app.job(queue="mail")
@@ -57,13 +57,13 @@ def test_names_that_can_be_gone_through_only_once_are_all_taken() -> None:
 @pytest.mark.parametrize(
     "options", [{"owner": ""}, {"timezone": "Mars/Olympus"}, {"defaults": {"retrys": 1}}, {"namespace": 5}]
 )
-def test_a_client_is_told_the_same(options: dict[str, Any]) -> None:
+def test_wrong_arguments_of_a_client_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(Invalid):
         Chronos("http://127.0.0.1:1", **options)
 
 
 @pytest.mark.parametrize(
-    ("ask", "told"),
+    ("call", "message"),
     [
         (lambda job: job.trigger(key=5), "key is 5"),
         (lambda job: job.trigger(key=""), "key is ''"),
@@ -73,15 +73,15 @@ def test_a_client_is_told_the_same(options: dict[str, Any]) -> None:
         (lambda job: job.trigger().wait("soon"), "timeout: "),
     ],
 )
-def test_what_a_job_is_asked(ask: Callable[[Any], Any], told: str) -> None:
+def test_wrong_arguments_of_a_job_are_refused(call: Callable[[Any], Any], message: str) -> None:
     app = Chronos("sqlite://")
     job = app.command("work", ["true"])
-    with pytest.raises(Invalid, match=told):
-        ask(job)
+    with pytest.raises(Invalid, match=message):
+        call(job)
     app.stop()
 
 
-def test_waiting_takes_any_duration_and_a_replay_says_what_it_repeats() -> None:
+def test_waiting_takes_any_duration_and_a_replay_names_its_original() -> None:
     app = Chronos("sqlite://")
 
     @app.job
@@ -99,7 +99,7 @@ def test_waiting_takes_any_duration_and_a_replay_says_what_it_repeats() -> None:
         assert last.replay_of == run.id
 
 
-def test_what_has_not_begun_has_no_attempts() -> None:
+def test_a_run_that_has_not_started_has_no_attempts() -> None:
     app = Chronos("sqlite://")
     app.command("work", ["true"])
     assert app.trigger("work").info().attempts == 0

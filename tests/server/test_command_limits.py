@@ -80,7 +80,7 @@ def test_only_the_targets_that_are_allowed(start: Start, tmp_path: Path) -> None
     written(tmp_path, dispatcher={"targets": ["http", "wait"]})
     server = start().ready()
     api = Client(server, None)
-    told = '"command" targets are not allowed here; dispatcher.targets allows http, wait'
+    told = '"command" targets are not allowed on this server; use one of http, wait'
     runs, waits = {"command": {"argv": ["true"]}}, {"schedule": "manual", "wait": {"for": "1s"}}
     for field, job in (("/command", runs), ("/on_start/command", {**waits, "on_start": runs})):
         reply = api.call("PUT", f"{V1}/jobs/new", job)
@@ -112,7 +112,7 @@ def test_limits_are_a_default_and_a_maximum(start: Start, tmp_path: Path) -> Non
     reply = api.call("PUT", f"{V1}/jobs/more", {"schedule": "manual", "command": {"argv": ["true"], "limits": more}})
     assert reply.status == 422
     assert {error["pointer"] for error in reply.json["errors"]} == {f"/command/limits/{name}" for name in more}
-    assert "command.limits.files is 65, and this server allows at most 64" in reply.json["detail"]
+    assert "command.limits.files is 65; this server allows at most 64" in reply.json["detail"]
     api.create(
         "large", command={"shell": True, "command": "head -c 2000000 /dev/zero > zeros"}, retry={"max_attempts": 1}
     )

@@ -145,7 +145,7 @@ def test_doctor_where_something_is_wrong(tmp_path: Path) -> None:
         (tmp_path / "broken.db").write_text("nothing of the sort" * 100)
         result = run(tmp_path, "doctor", "--store", "sqlite:///broken.db", CHRONOS_SERVER__LISTEN=where)
     assert result.returncode == 1
-    assert "✗ store: broken.db is no SQLite database" in result.stdout
+    assert "✗ store: broken.db is not a SQLite database" in result.stdout
     assert f"✗ port: {where} is in use already" in result.stdout
     (tmp_path / "chronos.yaml").write_text("nothing: 1\n")
     result = run(tmp_path, "doctor")

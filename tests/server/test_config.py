@@ -267,7 +267,7 @@ def test_what_does_not_go_together_is_refused(tmp_path: Path) -> None:
     for path in ("/healthz", "/api/v1/jobs", "/api/v1/x"):
         with pytest.raises(Invalid, match=r"metrics\.prometheus\.path is .*, where the API answers; choose another"):
             check_config(said(tmp_path, f"metrics: {{prometheus: {{path: {path}}}}}"))
-    with pytest.raises(Invalid, match="names no store"):
+    with pytest.raises(Invalid, match="unknown store"):
         check_config(said(tmp_path, "store: redis://x"))
 
 

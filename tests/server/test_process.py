@@ -110,7 +110,7 @@ def test_a_port_that_is_in_use(tmp_path: Path) -> None:
         (("--listen", "8080"), "--listen: server.listen is '8080', expected HOST:PORT"),
         (("--listen", "0.0.0.0:0"), "can be reached from other machines"),
         (("--listen", "no-such-host.invalid:0"), "no-such-host.invalid is no address"),
-        (("--store", "mysql://x"), "names no store Chronos knows"),
+        (("--store", "mysql://x"), "unknown store"),
         (("--store", "postgresql://nobody@127.0.0.1:1/x"), "PostgreSQL at 127.0.0.1:1"),
         (("--store", "sqlite:////proc/nowhere/x.db"), "the folder /proc/nowhere cannot be created"),
     ],

@@ -214,10 +214,10 @@ def time_before_the_read(patch: pytest.MonkeyPatch) -> None:
     observe = HeartbeatWatch.observe
 
     def from_the_question(
-        self: HeartbeatWatch, nodes: Sequence[Node], *, asked_s: float, answered_s: float
+        self: HeartbeatWatch, nodes: Sequence[Node], *, requested_s: float, responded_s: float
     ) -> list[Node]:
-        self._patience_s = math.inf
-        return observe(self, nodes, asked_s=asked_s, answered_s=asked_s)
+        self._max_response_gap_s = math.inf
+        return observe(self, nodes, requested_s=requested_s, responded_s=requested_s)
 
     patch.setattr(HeartbeatWatch, "observe", from_the_question)
 

@@ -273,7 +273,7 @@ def test_too_much_waiting_is_refused_but_never_what_is_urgent() -> None:
         await asyncio.sleep(0.01)
         waiting += [asyncio.create_task(pump.apply(trim(n))) for n in (1, 2)]
         await asyncio.sleep(0.01)
-        with pytest.raises(StoreBusy, match="2 changes wait"):
+        with pytest.raises(StoreBusy, match="2 changes are waiting"):
             await pump.apply(trim(3))
         urgent = [asyncio.create_task(pump.apply(Beat(node=1, beat=n, now_us=1))) for n in range(50)]
         run.gate.set()

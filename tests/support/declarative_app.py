@@ -1,4 +1,4 @@
-"""A test bed: schedulers on a virtual clock, callbacks that do as they are told, and a record of all that happens."""
+"""Declarative schedulers on a virtual clock, callbacks with scripted outcomes, and a record of calls and events."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -19,18 +19,18 @@ MINUTE = timedelta(minutes=1)
 
 
 class Oops(Exception):
-    """What a callback raises."""
+    """The error that failing callbacks raise."""
 
 
-class Bed:
-    """One host: its clock, its zone, its store."""
+class SchedulerHost:
+    """A host with a clock, a time zone and a store, on which schedulers run."""
 
     def __init__(self, url: str, clock: Clock, zone: str | None = "UTC") -> None:
         self.url, self.clock, self.zone = url, clock, zone
         self.events: list[SchedulerEvent] = []
         self.calls: list[tuple[str, datetime]] = []
         self.running: list[str] = []
-        self.most = 0  # callbacks at once
+        self.max_running = 0  # most callbacks at the same time
 
     def now(self) -> datetime:
         return from_us(self.clock.now_us())
@@ -47,14 +47,14 @@ class Bed:
         fails: Sequence[bool] = (),
         takes_s: float = 0,
     ) -> Registration:
-        """A registration. ``fails`` says how the calls end, one after the other; later ones succeed."""
+        """Make a registration. ``fails`` has the outcome of each call in order; later calls succeed."""
         outcomes = list(fails)
 
         async def callback() -> None:
             assert name not in self.running, f"{name} runs twice at once"
             self.calls.append((name, self.now()))
             self.running.append(name)
-            self.most = max(self.most, len(self.running))
+            self.max_running = max(self.max_running, len(self.running))
             try:
                 if takes_s:
                     await asyncio.sleep(takes_s)
@@ -66,40 +66,40 @@ class Bed:
         return (name, cron, callback, delay)
 
     def times(self, name: str = "a", form: str = "%H:%M:%S") -> list[str]:
-        """When a task's callback was called."""
+        """The times at which the callback of a task was called."""
         return [f"{at:{form}}" for called, at in self.calls if called == name]
 
-    def told(self, *kinds: type[SchedulerEvent], since: int = 0) -> list[str]:
-        """The names of events, all or of some kinds."""
+    def event_names(self, *kinds: type[SchedulerEvent], since: int = 0) -> list[str]:
+        """The names of all events, or of those of some kinds."""
         return [type(event).__name__ for event in self.events[since:] if not kinds or isinstance(event, kinds)]
 
-    def story(self) -> list[str]:
-        """What happened to tasks, and when."""
+    def task_history(self) -> list[str]:
+        """The events of tasks, with their times."""
         return [f"{event.at:%H:%M:%S} {type(event).__name__}" for event in self.events if isinstance(event, TaskEvent)]
 
-    async def until(self, when: datetime) -> None:
-        """Let time pass up to an instant."""
+    async def sleep_until(self, when: datetime) -> None:
+        """Sleep until an instant."""
         await asyncio.sleep((when - self.now()).total_seconds())
 
-    async def lasting(self, registrations: Sequence[Registration], how_long: timedelta) -> Scheduler:
-        """Run a scheduler for so long, and stop it."""
+    async def run_for(self, registrations: Sequence[Registration], duration: timedelta) -> Scheduler:
+        """Run a scheduler for a time, then stop it."""
         scheduler = self.scheduler()
         await scheduler.initialize(list(registrations))
-        await asyncio.sleep(how_long.total_seconds())
+        await asyncio.sleep(duration.total_seconds())
         await scheduler.stop()
         return scheduler
 
 
 def simulate(
-    scenario: Callable[[Bed], Coroutine[Any, Any, T]],
+    scenario: Callable[[SchedulerHost], Coroutine[Any, Any, T]],
     url: str = "sqlite://",
     *,
     start: datetime = FRIDAY,
     zone: str | None = "UTC",
 ) -> T:
-    """Play a scenario in virtual time."""
+    """Run a scenario in virtual time."""
 
     async def main() -> T:
-        return await scenario(Bed(url, VirtualClock(start=start), zone))
+        return await scenario(SchedulerHost(url, VirtualClock(start=start), zone))
 
     return run(main())

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,8 +15,8 @@ from chronos.testing.plugin import chronos as fixture
 
 
 @pytest.fixture
-def chronos() -> Iterator[Harness]:
-    yield from fixture.__wrapped__()  # type: ignore[attr-defined]
+def chronos(request: pytest.FixtureRequest) -> Iterator[Harness]:
+    yield from fixture.__wrapped__(request)  # type: ignore[attr-defined]
 
 
 def at(*parts: int) -> datetime:
@@ -158,7 +159,7 @@ def test_mistakes_are_told(chronos: Harness) -> None:
 
 def test_time_does_not_go_back(chronos: Harness) -> None:
     chronos.load(Chronos("sqlite://"))
-    with pytest.raises(Invalid, match=r"not by 1:00:00 \(the clock shows 2027-01-01T00:00:00Z\)"):
+    with pytest.raises(Invalid, match=r"back by 1:00:00 \(the clock shows 2027-01-01T00:00:00Z\)"):
         chronos.advance_to("2026-12-31T23:00")
 
 
@@ -170,7 +171,7 @@ def test_an_answer_is_for_a_job_that_is_there_and_is_stood_in_for(chronos: Harne
     def real() -> None: ...
 
     chronos.answer("snyc", error="503")
-    with pytest.raises(Invalid, match='no job "snyc"; it has real, sync'):
+    with pytest.raises(Invalid, match='no job "snyc"; its jobs: real, sync'):
         chronos.load(app)
     fresh = Harness()
     fresh.load(app)
@@ -192,7 +193,26 @@ def test_what_waits_for_ever_says_so(chronos: Harness) -> None:
         chronos.trigger("hangs")
 
 
-def test_a_coroutine_is_told_to_be_a_plain_test(chronos: Harness) -> None:
+def test_an_async_test_is_rejected_before_it_runs() -> None:
+    async def test() -> None: ...
+
+    request = SimpleNamespace(node=SimpleNamespace(obj=test))
+    with pytest.raises(Invalid, match="without async"):
+        next(fixture.__wrapped__(request))  # type: ignore[attr-defined]
+
+
+def test_time_advances_by_a_duration_as_text(chronos: Harness) -> None:
+    chronos.load(Chronos("sqlite://"))
+    start = chronos.clock.now
+    chronos.advance("1h30m")
+    assert chronos.clock.now - start == timedelta(hours=1, minutes=30)
+    with pytest.raises(Invalid, match="advance: "):
+        chronos.advance("soon")
+    with pytest.raises(Invalid, match='invalid duration "90"; use days=1'):
+        chronos.advance(90)  # type: ignore[arg-type]
+
+
+def test_a_harness_is_not_used_on_an_event_loop(chronos: Harness) -> None:
     async def test() -> None:
         chronos.advance(days=1)
 

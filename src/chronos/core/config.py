@@ -1,6 +1,7 @@
-"""Settings and how they fall: server defaults, namespace, job, task, like CSS. A level overrides what it sets.
+"""Settings and their inheritance: server defaults, namespace, job, task. A lower level overrides an upper one.
 
-Stored is only what a level sets (``Settings``); ``resolve_settings`` gives what is in force (``EffectiveSettings``).
+Each level stores only the settings it sets (``Settings``). ``resolve_settings`` returns the result
+(``EffectiveSettings``).
 """
 
 from enum import StrEnum
@@ -14,11 +15,11 @@ from chronos.core.calendar import SECOND_US
 MINUTE_US = 60 * SECOND_US
 HOUR_US = 60 * MINUTE_US
 DAY_US = 24 * HOUR_US
-UNLIMITED = 0  # of attempts, of concurrency
+UNLIMITED = 0  # attempts, or concurrency
 
 
 class Overlap(StrEnum):
-    """What an instant does while an earlier execution of its job is under way."""
+    """Policy for an instant that comes while an earlier execution of its job is in progress."""
 
     SKIP = "skip"
     ALLOW = "allow"
@@ -27,7 +28,7 @@ class Overlap(StrEnum):
 
 
 class Definition(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An immutable value that is stored as JSON; what stands at its default is left out of it."""
+    """An immutable value that is stored as JSON without its default fields."""
 
 
 class Mode(StrEnum):
@@ -62,7 +63,7 @@ class UpdatePolicy(StrEnum):
 
 
 class Retry(Definition, frozen=True, kw_only=True):
-    """Which failures are tried again, how often and when. ``max_attempts`` 1 is none, UNLIMITED without end."""
+    """Which failures are retried, how often and when. ``max_attempts`` 1 means no retries."""
 
     max_attempts: int | None = None
     initial_us: int | None = None
@@ -73,7 +74,7 @@ class Retry(Definition, frozen=True, kw_only=True):
 
 
 class Recovery(Definition, frozen=True, kw_only=True):
-    """What becomes of instants that were missed. Younger than ``after_us`` they are merely late."""
+    """Policy for missed instants. An instant younger than ``after_us`` is only late, not missed."""
 
     strategy: RecoveryStrategy | None = None
     max_count: int | None = None
@@ -82,14 +83,14 @@ class Recovery(Definition, frozen=True, kw_only=True):
 
 
 class Concurrency(Definition, frozen=True, kw_only=True):
-    """How many at once. ``key`` is a template: executions of a namespace with equal keys share the limit."""
+    """How many executions run at once. ``key`` is a template; executions with equal keys share the limit."""
 
     limit: int | None = None
     key: str | None = None
 
 
 class Update(Definition, frozen=True, kw_only=True):
-    """When a new schedule takes over from the old one."""
+    """When a new schedule replaces the old one."""
 
     policy: UpdatePolicy | None = None
     count: int | None = None
@@ -104,14 +105,14 @@ class Retention(Definition, frozen=True, kw_only=True):
 
 
 class Placement(Definition, frozen=True, kw_only=True):
-    """Which workers may take it: labels they must carry, and after how long any will do."""
+    """Labels that a node must have, and the wait after which any node will do."""
 
     labels: dict[str, str] | None = None
     fallback_us: int | None = None
 
 
 class Settings(Definition, frozen=True, kw_only=True):
-    """What one level sets; None is "not said here"."""
+    """The settings of one level. None means: inherit."""
 
     mode: Mode | None = None
     on_failure: OnFailure | None = None
@@ -131,7 +132,7 @@ class Settings(Definition, frozen=True, kw_only=True):
 
 
 class EffectiveSettings(Struct, frozen=True, kw_only=True):
-    """What is in force: every setting has a value."""
+    """The settings in force: every setting has a value."""
 
     mode: Mode
     on_failure: OnFailure
@@ -183,7 +184,7 @@ DEFAULTS = Settings(
 )
 
 
-#: Where a nested setting's field is called otherwise in ``Effective``.
+#: Nested settings that have another name than ``outer_inner`` in ``EffectiveSettings``.
 _EFFECTIVE_FIELD_NAMES = {
     "retry.max_attempts": "max_attempts",
     "retry.retry_on": "retry_on",
@@ -199,17 +200,17 @@ _EFFECTIVE_FIELD_NAMES = {
 
 
 def merge(upper: Settings, lower: Settings) -> Settings:
-    """What two levels say together: the lower one, filled up with the upper; nested settings field by field."""
+    """Fill the unset fields of the lower level from the upper one; nested settings field by field."""
     return Settings(
         **{name: _merge_value(getattr(upper, name), getattr(lower, name)) for name in Settings.__struct_fields__}
     )
 
 
 def resolve_settings(*levels: Settings) -> EffectiveSettings:
-    """What is in force under server, namespace, job and task settings, given from the outermost in."""
+    """Resolve the settings of several levels, outermost first: server, namespace, job, task."""
     try:
         return _resolve_settings_cached(levels)
-    except TypeError:  # labels cannot be hashed: such settings are rare, and worked out each time
+    except TypeError:  # labels cannot be hashed; such settings are rare and not cached
         return _resolve_settings_uncached(levels)
 
 
@@ -228,7 +229,7 @@ def _resolve_settings_uncached(levels: tuple[Settings, ...]) -> EffectiveSetting
     return EffectiveSettings(**values)
 
 
-_resolve_settings_cached = lru_cache(maxsize=4096)(_resolve_settings_uncached)  # few settings serve many jobs
+_resolve_settings_cached = lru_cache(maxsize=4096)(_resolve_settings_uncached)  # many jobs share few settings
 
 
 def _merge_value(upper: Any, lower: Any) -> Any:

@@ -1,8 +1,12 @@
-"""Credentials inside a job: which values they are, and how a job is shown without them.
+"""Credentials inside a job: how they are recognised and masked.
 
-Three kinds of values are masked in everything that leaves the service: the values of ``auth``, headers and environment
-variables whose names look like credentials, and the user and password of a URL, in any text. The lists of names are
-below; ``docs/reference/targets.md`` publishes them.
+Everything that leaves the service is masked:
+
+* the values of ``auth``;
+* headers and environment variables whose names look like credentials;
+* the user and password of a URL, in any text.
+
+``docs/reference/targets.md`` publishes the lists of names below.
 """
 
 import re
@@ -13,9 +17,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-MASK = "***"  # in place of a credential, wherever it is shown; sent back, it means "unchanged"
+MASK = "***"  # replaces a credential in output; in a request it means "unchanged"
 
-#: A name that has one of these anywhere in it, without regard to case, ``-``, ``_`` and ``.``, names a credential.
+#: A name that contains one of these names a credential. Case, ``-``, ``_`` and ``.`` are ignored.
 CREDENTIAL_SUBSTRINGS = (
     "accesskey",
     "apikey",
@@ -31,18 +35,18 @@ CREDENTIAL_SUBSTRINGS = (
     "signature",
     "token",
 )
-#: So does a name that has one of these as a word of its own: ``STRIPE_KEY``, ``X-Auth``, ``dbPass``.
+#: A name that has one of these as a whole word names a credential, too: ``STRIPE_KEY``, ``X-Auth``, ``dbPass``.
 CREDENTIAL_WORDS = frozenset(
     ("auth", "bearer", "creds", "dsn", "jwt", "key", "keys", "otp", "pass", "pat", "pwd", "session", "sshpass")
 )
-#: Fields of ``auth`` that say how a credential is sent.
+#: Fields of ``auth`` that are not secret: how the credential is sent.
 UNMASKED_AUTH_FIELDS = frozenset(("type", "in", "name"))
-MIN_SECRET_CHARS = 8  # characters of a value that is looked for in what a target answers or prints
+MIN_SECRET_CHARS = 8  # shorter values are not masked in the output of a target
 
-_OPTIONS_MASKED_BY_NAME = ("headers", "env")  # options whose entries are credentials by their names
+_OPTIONS_MASKED_BY_NAME = ("headers", "env")  # options whose entries are masked by name
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _PLACEHOLDER = re.compile(r"\s*\{\{[^{}]*\}\}\s*")
-#: From "://" to the last "@" before the path. "/" ends it, so a text is gone through once.
+#: From "://" to the last "@" before the path. "/" ends it, so a text is scanned once.
 _USERINFO = re.compile(r"""(:\\?/\\?/)((?:\{\{[^{}]*\}\}|\{(?!\{)|[^\s/?#"'<>{\\])+)@""")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*\Z")
 _HOST = re.compile(r"""[^\s/?#"'<>\\]*""")
@@ -51,7 +55,7 @@ _PIECES = re.compile(r"[\s;,]+")
 
 @lru_cache(maxsize=4_096)
 def is_credential_name(name: str) -> bool:
-    """Whether the name of a header or of an environment variable looks like that of a credential."""
+    """Return whether the name of a header or environment variable looks like a credential."""
     letters = "".join(filter(str.isalnum, name)).lower()
     if any(part in letters for part in CREDENTIAL_SUBSTRINGS):
         return True
@@ -59,7 +63,7 @@ def is_credential_name(name: str) -> bool:
 
 
 def hide_userinfo(text: str) -> str:
-    """The text with ``***`` in place of the user and password of each URL in it."""
+    """Replace the user and password of each URL in a text by ``***``."""
     if "@" not in text or ":" not in text:
         return text
     return _USERINFO.sub(rf"\1{MASK}@", text)
@@ -67,28 +71,28 @@ def hide_userinfo(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Userinfo:
-    """The user and password of a URL in a text, and where they lead."""
+    """The user and password of a URL in a text, and the server they are for."""
 
     begin: int
     end: int
     text: str
-    leads_to: tuple[str, str]  # the scheme, and host and port
+    server: tuple[str, str]  # the scheme, and host with port
 
 
 def find_userinfos(text: str) -> Iterator[Userinfo]:
-    """The user and password of each URL in a text, from its beginning to its end."""
+    """Yield the user and password of each URL in a text, in order."""
     if "@" in text and ":" in text:
-        for found in _USERINFO.finditer(text):
-            scheme = _SCHEME.search(text[max(0, found.start() - 64) : found.start()])
-            host = _HOST.match(text, found.end())
-            leads_to = "" if scheme is None else scheme.group().lower(), "" if host is None else host.group().lower()
-            yield Userinfo(found.start(2), found.end(2), found.group(2), leads_to)
+        for match in _USERINFO.finditer(text):
+            scheme = _SCHEME.search(text[max(0, match.start() - 64) : match.start()])
+            host = _HOST.match(text, match.end())
+            server = "" if scheme is None else scheme.group().lower(), "" if host is None else host.group().lower()
+            yield Userinfo(match.start(2), match.end(2), match.group(2), server)
 
 
 def hide_url_credentials(value: Any) -> Any:
-    """The same JSON value without the user and password of any URL in it; the very same object where there is none.
+    """Hide the user and password of every URL in a JSON value. Returns the same object if nothing is hidden.
 
-    Nearly all values have none, and jobs are listed by the thousand: a value is copied only when something is hidden.
+    Most values have nothing to hide and lists hold thousands of jobs, so a value is copied only if necessary.
     """
     kind = type(value)
     if kind is str:
@@ -113,7 +117,7 @@ def hide_url_credentials(value: Any) -> Any:
 
 
 def mask_fields_by_name(value: Any) -> Any:
-    """A JSON value of unknown shape, whose fields that are named like credentials are masked as well."""
+    """Mask a JSON value of unknown shape: credentials in URLs, and fields that are named like credentials."""
     if type(value) is dict:
         return {
             name: _mask_value(item)
@@ -125,7 +129,7 @@ def mask_fields_by_name(value: Any) -> Any:
 
 
 def is_masked(option: str, name: str) -> bool:
-    """Whether an entry of a target's ``auth``, ``headers`` or ``env`` is masked by its name; no other option's is."""
+    """Return whether an entry of a target's ``auth``, ``headers`` or ``env`` is masked because of its name."""
     return (
         name not in UNMASKED_AUTH_FIELDS
         if option == "auth"
@@ -134,7 +138,7 @@ def is_masked(option: str, name: str) -> bool:
 
 
 def mask_options(options: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A target's options as anyone may see them; the very same object where nothing has to be hidden."""
+    """Mask the credentials in a target's options. Returns the same object if nothing is hidden."""
     shown = options
     for option, value in options.items():
         kind = type(value)
@@ -154,7 +158,7 @@ def mask_options(options: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _mask_entries(entries: dict[str, Any]) -> dict[str, Any]:
-    """Headers or environment variables."""
+    """Mask headers or environment variables."""
     shown: dict[str, Any] = hide_url_credentials(entries)
     for name, value in entries.items():
         if is_credential_name(name):
@@ -163,33 +167,33 @@ def _mask_entries(entries: dict[str, Any]) -> dict[str, Any]:
 
 
 def list_secrets(value: str) -> Iterator[str]:
-    """What must not be found in the answer or output of a target that was given a credential: it and its parts.
+    """Yield the secrets in a credential: texts to mask in the response and output of a target.
 
-    ``Bearer abc…`` gives ``abc…`` too, a cookie each of its values, and basic authentication its password. What is
-    shorter than ``MIN_SECRET_CHARS`` is left out: it would hide every "1" or "true" of an output.
+    ``Bearer abc…`` yields ``abc…`` too, a cookie each of its values, and basic authentication its password. Texts
+    shorter than ``MIN_SECRET_CHARS`` are left out, because they would mask every "1" or "true" in an output.
     """
-    found = {value, *_PIECES.split(value)}
-    found |= {piece.partition("=")[2] for piece in found}
+    pieces = {value, *_PIECES.split(value)}
+    pieces |= {piece.partition("=")[2] for piece in pieces}
     scheme, _, pair = value.partition(" ")
     if scheme.lower() == "basic":
         try:
             decoded = b64decode(pair, validate=True).decode()
         except (NotBase64, ValueError):
             decoded = ""
-        found |= {decoded, decoded.partition(":")[2]}
-    return (piece for piece in sorted(found) if len(piece) >= MIN_SECRET_CHARS)
+        pieces |= {decoded, decoded.partition(":")[2]}
+    return (piece for piece in sorted(pieces) if len(piece) >= MIN_SECRET_CHARS)
 
 
 def list_url_secrets(text: str) -> Iterator[str]:
-    """The same for the users and passwords of the URLs in a text."""
-    for found in find_userinfos(text):
-        for piece in (found.text, found.text.partition(":")[2]):
+    """Yield the secrets in the URLs of a text."""
+    for userinfo in find_userinfos(text):
+        for piece in (userinfo.text, userinfo.text.partition(":")[2]):
             if len(piece) >= MIN_SECRET_CHARS:
                 yield piece
 
 
 def _mask_auth(auth: Any) -> Any:
-    """``auth`` without its credentials. A user name is shown beside a password; alone, it is the credential."""
+    """Mask the credentials of ``auth``. A user name is shown next to a password; alone, it is the credential."""
     if type(auth) is not dict:
         return _mask_value(auth)
     shown = UNMASKED_AUTH_FIELDS | {"username"} if auth.get("password") else UNMASKED_AUTH_FIELDS
@@ -197,7 +201,7 @@ def _mask_auth(auth: Any) -> Any:
 
 
 def _mask_value(value: Any) -> Any:
-    """``***``; but what is empty, or one placeholder and nothing else, holds no credential."""
+    """Return ``***``, or the value itself if it is empty or only a placeholder: then it holds no credential."""
     if value is None or value == "" or (type(value) is str and _PLACEHOLDER.fullmatch(value)):
         return value
     return MASK

@@ -1,6 +1,6 @@
-"""What happened, as typed values for whoever watches in this process: metrics, logs, alerts, the page.
+"""Events of the engine, for watchers in the same process: metrics and logs.
 
-The durable log is the records themselves; an event only says that one was written. Nobody watching costs nothing.
+The durable record of what happened is in the store. An event only announces that a record was written.
 """
 
 from msgspec import Struct
@@ -16,7 +16,7 @@ class Event(Struct, frozen=True, kw_only=True):
 
 
 class ExecutionAdmitted(Event, frozen=True, kw_only=True):
-    """An execution was created: ready, queued, running or, at once, skipped, which has a reason."""
+    """An execution was created as ready, queued, running or skipped. ``code`` is the reason of a skip."""
 
     execution: bytes
     job: bytes
@@ -26,7 +26,7 @@ class ExecutionAdmitted(Event, frozen=True, kw_only=True):
 
 
 class ExecutionStarted(Event, frozen=True, kw_only=True):
-    """This node began to work on an execution. ``late_us``: after its instant."""
+    """This node started an execution, ``late_us`` after its instant."""
 
     execution: bytes
     job: bytes
@@ -35,7 +35,7 @@ class ExecutionStarted(Event, frozen=True, kw_only=True):
 
 
 class AttemptEnded(Event, frozen=True, kw_only=True):
-    """One try of one task is over."""
+    """An attempt of a task ended."""
 
     execution: bytes
     job: bytes
@@ -44,11 +44,11 @@ class AttemptEnded(Event, frozen=True, kw_only=True):
     status: AttemptStatus
     duration_us: int
     error: str | None = None
-    traceback: str | None = None  # of a function that raised
+    traceback: str | None = None  # of a Python function that raised
 
 
 class ExecutionWaits(Event, frozen=True, kw_only=True):
-    """An execution went to sleep: a retry's backoff or a durable wait."""
+    """An execution was suspended: for a retry's backoff or a durable wait."""
 
     execution: bytes
     job: bytes
@@ -56,7 +56,7 @@ class ExecutionWaits(Event, frozen=True, kw_only=True):
 
 
 class ExecutionEnded(Event, frozen=True, kw_only=True):
-    """An execution came to its final status."""
+    """An execution reached its final status."""
 
     execution: bytes
     job: bytes
@@ -67,7 +67,7 @@ class ExecutionEnded(Event, frozen=True, kw_only=True):
 
 
 class GapFound(Event, frozen=True, kw_only=True):
-    """A job was behind: so many instants are recovered, so many left out."""
+    """A job missed instants: ``runs`` of them run now, ``left_out`` do not."""
 
     job: bytes
     strategy: str
@@ -76,42 +76,42 @@ class GapFound(Event, frozen=True, kw_only=True):
 
 
 class JobUnschedulable(Event, frozen=True, kw_only=True):
-    """A job cannot be scheduled by this node, which goes on without it."""
+    """This node cannot schedule a job and continues without it."""
 
     job: bytes
     error: str
 
 
 class WorkUnclaimable(Event, frozen=True, kw_only=True):
-    """Ready work of a queue that no live node can take; ``error`` says what is missing."""
+    """No live node can take ready work of a queue. ``error`` says what is missing."""
 
     queue: str
     error: str
 
 
 class JobChanged(Event, frozen=True, kw_only=True):
-    """A job was saved, deleted, paused, resumed."""
+    """A job was saved, deleted, paused or resumed."""
 
     job: bytes
     action: str
 
 
 class NodeLost(Event, frozen=True, kw_only=True):
-    """A node died, and this node took its work over; emitted once per death."""
+    """A node died and this node took over its executions. Emitted once per death."""
 
     node: int
     reaped: int
 
 
 class ClockJumped(Event, frozen=True, kw_only=True):
-    """Wall time moved against monotonic time by so much."""
+    """The wall clock moved by ``by_us`` against the monotonic clock."""
 
     by_us: int
 
 
 class ProblemReported(Event, frozen=True, kw_only=True):
-    """Something that a person should know: a store that cannot be reached, skew, a thread that ignores cancelling."""
+    """A problem for an operator: an unreachable store, clock skew, a thread that ignores cancellation."""
 
     where: str
     error: str
-    duty: str = ""  # of the node, which an error of the store kept from being done
+    duty: str = ""  # the duty of the node that failed because of the store

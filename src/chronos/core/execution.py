@@ -1,4 +1,4 @@
-"""What happened and happens: executions, their task runs and attempts, and the one table of status transitions."""
+"""Executions, tasks and attempts: their statuses, transitions and records."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -10,12 +10,12 @@ from chronos.core.reasons import Reason, ReasonCode
 
 
 class Status(IntEnum):
-    """Of an execution. Open below 10; from 20 on something went wrong."""
+    """The status of an execution: open below 10, a problem from 20 on."""
 
-    READY = 1  # admitted, waits for a slot
-    QUEUED = 2  # waits behind an earlier one
+    READY = 1  # waits for a slot
+    QUEUED = 2  # waits behind an earlier execution
     RUNNING = 3
-    WAITING = 4  # asleep: a retry's backoff or a durable wait; holds no slot
+    WAITING = 4  # suspended for a retry's backoff or a durable wait; holds no slot
     SUCCEEDED = 10
     SKIPPED = 11
     CANCELED = 12
@@ -30,7 +30,7 @@ class Status(IntEnum):
 
 
 class TaskStatus(IntEnum):
-    """Of a task within one execution, over all its tries."""
+    """The status of a task within one execution, over all its attempts."""
 
     PENDING = 1
     RUNNING = 2
@@ -48,18 +48,18 @@ class TaskStatus(IntEnum):
 
 
 class AttemptStatus(IntEnum):
-    """Of one try."""
+    """The status of one attempt."""
 
     RUNNING = 1
     SUCCEEDED = 10
     FAILED = 11
     TIMED_OUT = 12
     CANCELED = 13
-    LOST = 14  # its worker died
+    LOST = 14  # its node died
 
 
 class Cause(IntEnum):
-    """Why an execution exists; also which limits may drop it: what was asked for is never skipped."""
+    """Why an execution exists. Only scheduled executions may be skipped."""
 
     SCHEDULE = 1
     RECOVERY = 2
@@ -70,26 +70,26 @@ class Cause(IntEnum):
 
     @property
     def requested(self) -> bool:
-        """Nothing asked for is dropped: ``overlap: skip`` acts as ``queue``."""
+        """Whether it must not be skipped: ``overlap: skip`` then acts as ``queue``."""
         return self is not Cause.SCHEDULE
 
 
 def due_us(cause: Cause, scheduled_us: int, admitted_us: int) -> int:
-    """When an execution should have begun: at its instant, or, if it was asked for, at once."""
+    """Return when an execution should start: at its instant, or when it was admitted if it was requested."""
     return scheduled_us if cause in (Cause.SCHEDULE, Cause.RECOVERY) else admitted_us
 
 
 class CancelRequest(IntEnum):
-    """What has been asked of a running execution."""
+    """Why a running execution should stop."""
 
     NO = 0
-    REQUESTED = 1  # by a person
+    REQUESTED = 1  # by a user
     REPLACED = 2  # by a newer execution of its job
     DELETED = 3  # with its job
 
     @property
     def code(self) -> ReasonCode:
-        """Why an execution ends that was asked to stop in this way."""
+        """The reason code of an execution that is stopped in this way."""
         return _CODES[self]
 
 
@@ -100,14 +100,14 @@ _CODES = {
 }
 
 
-#: The one transition table. ``None`` is "not there yet".
+#: The transition table of executions. ``None``: not created yet.
 TRANSITIONS: dict[Status | None, frozenset[Status]] = {
     None: frozenset({Status.READY, Status.QUEUED, Status.RUNNING, Status.SKIPPED, Status.MISSED}),
-    Status.READY: frozenset({Status.RUNNING, Status.QUEUED, Status.CANCELED}),  # queued again: the limit shrank
+    Status.READY: frozenset({Status.RUNNING, Status.QUEUED, Status.CANCELED}),  # queued again when the limit shrinks
     Status.QUEUED: frozenset({Status.READY, Status.RUNNING, Status.CANCELED}),
     Status.RUNNING: frozenset(
         {
-            Status.READY,  # released by a node that shuts down, or lost and tried again
+            Status.READY,  # released by a node that shuts down, or lost and retried
             Status.WAITING,
             Status.SUCCEEDED,
             Status.COMPLETED_WITH_ERRORS,
@@ -121,7 +121,7 @@ TRANSITIONS: dict[Status | None, frozenset[Status]] = {
 }
 
 TASK_TRANSITIONS: dict[TaskStatus | None, frozenset[TaskStatus]] = {
-    None: frozenset({TaskStatus.PENDING, TaskStatus.SUCCEEDED}),  # a replay carries over what succeeded before
+    None: frozenset({TaskStatus.PENDING, TaskStatus.SUCCEEDED}),  # a replay keeps tasks that succeeded before
     TaskStatus.PENDING: frozenset({TaskStatus.RUNNING, TaskStatus.WAITING, TaskStatus.CANCELED, TaskStatus.SKIPPED}),
     TaskStatus.RUNNING: frozenset(TaskStatus) - {TaskStatus.PENDING, TaskStatus.RUNNING},
     TaskStatus.RETRYING: frozenset({TaskStatus.RUNNING, TaskStatus.FAILED, TaskStatus.CANCELED}),
@@ -133,12 +133,12 @@ TASK_TRANSITIONS: dict[TaskStatus | None, frozenset[TaskStatus]] = {
 
 
 def is_allowed_transition(old: Status | None, new: Status) -> bool:
-    """Whether an execution may go from one status to another."""
+    """Return whether an execution may go from one status to another."""
     return new in TRANSITIONS[old]
 
 
 class Attempt(Struct, frozen=True, kw_only=True):
-    """One try of one task: when, where, how it ended."""
+    """One attempt of a task: when and where it ran, and how it ended."""
 
     execution: bytes
     task: str
@@ -148,11 +148,11 @@ class Attempt(Struct, frozen=True, kw_only=True):
     finished_us: int | None = None
     node: int | None = None
     error: str | None = None
-    detail: dict[str, Any] | None = None  # exit code, response, whatever its target reports
+    detail: dict[str, Any] | None = None  # exit code, response or other facts from its target
 
 
 class Execution(Struct, frozen=True, kw_only=True):
-    """One firing of a job at one scheduled instant: the group of its task runs, and the lock."""
+    """One firing of a job: the group of its tasks, and the lock on its instant."""
 
     id: bytes
     job: bytes
@@ -166,12 +166,12 @@ class Execution(Struct, frozen=True, kw_only=True):
     node: int | None = None
     admitted_us: int
     started_us: int | None = None
-    attempt_us: int | None = None  # when its last attempt began
+    attempt_us: int | None = None  # start of its last attempt
     finished_us: int | None = None
     wake_us: int | None = None
     cancel: CancelRequest = CancelRequest.NO
     held: bool = False
-    worked_us: int = 0  # of earlier attempts: what counts against the execution timeout
+    worked_us: int = 0  # time of earlier attempts, which counts against the execution timeout
     detail: dict[str, Any] | None = None  # payload, tasks, result, error, replay_of, span, report
 
     @property
@@ -180,7 +180,7 @@ class Execution(Struct, frozen=True, kw_only=True):
 
 
 class Span(Struct, frozen=True, kw_only=True):
-    """A run of instants that did not run, as one record."""
+    """A range of instants that did not run, recorded together with the reason."""
 
     id: bytes
     job: bytes
@@ -194,7 +194,7 @@ class Span(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetter:
-    """What failed for good and waits for somebody to replay or drop it."""
+    """A failed execution without attempts left. A person decides whether to replay or discard it."""
 
     execution: bytes
     job: bytes

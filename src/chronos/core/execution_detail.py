@@ -1,6 +1,6 @@
-"""What an execution carries beside its columns, as JSON: what it was given, how far its tasks came, what came of it.
+"""Execution detail: the JSON next to the columns of an execution: payload, task states, result.
 
-An execution of one task that succeeds at its first try without a payload or a result carries nothing: its row says all.
+An execution of one task that succeeds at the first attempt, without payload or result, has no detail.
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ from chronos.core.task_group import TaskGroup
 
 
 class RecordedTask(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One durable step of a Python task that is over, or is being waited for: it is not done again after a wake-up."""
+    """A durable step of a Python task, finished or waited for. It is not repeated when the task resumes."""
 
     kind: str  # sleep, signal, step
     name: str = ""
@@ -26,42 +26,44 @@ class RecordedTask(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Detail(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The JSON of an execution. What stands at its default is left out."""
+    """The JSON of an execution, without default values."""
 
     payload: Any = None
-    span: CoveredSpan | None = None  # of a compressed recovery
-    replay_of: str | None = None  # the execution, in hex
-    reason: str | None = None  # why somebody asked for it
-    upstream: tuple[str, ...] = ()  # the executions that it follows, in hex
-    carried: dict[str, Any] | None = None  # a replay from its failed tasks: results of those that succeeded before
-    greeted: bool = False  # ``on_start`` has been run
+    span: CoveredSpan | None = None  # the missed instants of a compressed recovery
+    replay_of: str | None = None  # the id of the execution, in hex
+    reason: str | None = None  # why it was requested
+    upstream: tuple[str, ...] = ()  # ids of the upstream executions, in hex
+    carried: dict[str, Any] | None = (
+        None  # for a replay from the failed tasks: results of the tasks that succeeded before
+    )
+    greeted: bool = False  # ``on_start`` has run
     group: TaskGroup | None = None
     memory: dict[str, tuple[RecordedTask, ...]] = {}  # by task
-    signals: dict[str, Any] = {}  # that came and were not used yet; the store adds to it
-    result: Any = None  # of a single task, or by task
+    signals: dict[str, Any] = {}  # received and not used yet; the store adds to it
+    result: Any = None  # of the single task, or by task
     report: Report | None = None
 
 
 NO_DETAIL = Detail()
-GROUP_JSON_KEY = '"group":'  # in the JSON of a detail that may tell where tasks stand
+GROUP_JSON_KEY = '"group":'  # in the JSON of every detail that has task states
 _DECODER = msgspec.json.Decoder(Detail)
 _ENCODER = msgspec.json.Encoder()
 
 
 def read_detail(text: str | None) -> Detail:
-    """The detail of a stored execution."""
+    """Parse the detail of a stored execution."""
     return NO_DETAIL if text is None else _DECODER.decode(text)
 
 
 def write_detail(detail: Detail) -> str | None:
-    """Its JSON; None when there is nothing to say."""
+    """Format a detail as JSON; None if it is empty."""
     return None if detail == NO_DETAIL else _ENCODER.encode(detail).decode()
 
 
 def close_detail(text: str | None, code: ReasonCode, now_us: int, message: str | None = None) -> str | None:
-    """The detail of an execution that ends without the node that would settle it: its open tasks end with it.
+    """Close the open tasks in the detail of an execution that the store ends without a node.
 
-    None: it tells of no tasks, or cannot be read, and stays as it is.
+    Returns None if the detail has no tasks or cannot be read; it then stays unchanged.
     """
     if text is None or GROUP_JSON_KEY not in text:
         return None

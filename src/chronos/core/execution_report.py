@@ -1,4 +1,4 @@
-"""The execution report: what hooks are given and people read when all is over. Stored as JSON."""
+"""The execution report: a summary of an execution for hooks and people. Stored as JSON."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from chronos.core.task_group import Layout, StoppedBy, TaskGroup, TaskState
 
 
 class TaskReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What became of one task."""
+    """The outcome of one task."""
 
     name: str
     status: str
@@ -22,14 +22,14 @@ class TaskReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
     on_failure: OnFailure
     started_us: int | None = None
     finished_us: int | None = None
-    worked_us: int = 0  # of its attempts together, waiting not counted
+    worked_us: int = 0  # total time of its attempts, without waits
     error: str | None = None
     result: Any = None
     stopped_by: StoppedBy | None = None
 
 
 class Stopped(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Who stopped whom: a task that failed, or what the code says, and the tasks that ended by it."""
+    """Tasks that were stopped together: by a failed task (``by``), or for the reason ``code``."""
 
     code: ReasonCode
     by: str | None = None
@@ -37,11 +37,11 @@ class Stopped(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Report(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An execution in one piece."""
+    """The summary of one execution."""
 
     mode: Mode
     strategy: OnFailure
-    status: str | None = None  # None: not over yet
+    status: str | None = None  # None: in progress
     code: ReasonCode | None = None
     message: str | None = None
     began_us: int
@@ -52,7 +52,7 @@ class Report(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def build_report(layout: Layout, group: TaskGroup, end: End | None) -> Report:
-    """The report of a group that has come to an end, or as it stands."""
+    """Build the report of an execution that has ended, or of one in progress (``end`` is None)."""
     stopped: dict[tuple[ReasonCode, str | None], list[str]] = {}
     for task in group.tasks:
         by = task.stopped_by
@@ -88,7 +88,7 @@ def build_report(layout: Layout, group: TaskGroup, end: End | None) -> Report:
 
 
 def build_first_success_report(layout: Layout, began_us: int, finished_us: int, result: Any) -> Report:
-    """The report of one task that succeeded at its first try, which leaves none: its columns tell it all."""
+    """Build the report of a single task that succeeded at its first attempt, for which no report is stored."""
     took_us = max(0, finished_us - began_us)
     task = TaskState(
         name=layout.tasks[0].name,
@@ -104,7 +104,7 @@ def build_first_success_report(layout: Layout, began_us: int, finished_us: int, 
 
 
 def to_report_body(report: Report) -> dict[str, Any]:
-    """The report as users and hooks get it, with its times as people read them."""
+    """Convert a report to JSON for users and hooks, with RFC 3339 times."""
     return {
         "mode": report.mode.value,
         "strategy": report.strategy.value,
@@ -128,7 +128,7 @@ def to_report_body(report: Report) -> dict[str, Any]:
             }
             for task in report.tasks
         ],
-        "stopped": [{"code": one.code.value, "by": one.by, "tasks": list(one.tasks)} for one in report.stopped],
+        "stopped": [{"code": stop.code.value, "by": stop.by, "tasks": list(stop.tasks)} for stop in report.stopped],
     }
 
 
@@ -137,5 +137,5 @@ def _instant(us: int | None) -> str | None:
 
 
 def to_status_name(status: Status | TaskStatus) -> str:
-    """A status as users write it."""
+    """Return a status as users write it."""
     return status.name.lower()

@@ -1,4 +1,4 @@
-"""Definitions: what a job is, in immutable values. Only what somebody said is kept; the rest falls from above."""
+"""Definitions of jobs, as immutable values. A definition holds only its own settings; the rest is inherited."""
 
 import re
 from dataclasses import dataclass
@@ -17,20 +17,20 @@ from chronos.core.schedule.schedule import Schedule
 from chronos.errors import Invalid
 
 DEFAULT_NAMESPACE = "default"
-_NAME_INDEPENDENT = re.compile(r"[0-9*,/ -]+|@[a-z]+|@every [0-9a-z.]+", re.ASCII)  # no ``H`` of a name, no words
+_NAME_INDEPENDENT = re.compile(r"[0-9*,/ -]+|@[a-z]+|@every [0-9a-z.]+", re.ASCII)  # no ``H``, no words
 
 
 class JobState(IntEnum):
-    """Whether a job's schedule is in force."""
+    """The state of a job: only an active job follows its schedule."""
 
     ACTIVE = 0
     PAUSED = 1
     DISABLED = 2
-    DONE = 3  # a one-time job that fired
+    DONE = 3  # its schedule has ended
 
 
 class UpstreamCondition(StrEnum):
-    """Which outcome of an upstream job lets a follower run."""
+    """The outcome of an upstream job that starts a downstream job."""
 
     SUCCESS = "success"
     FAILURE = "failure"
@@ -38,7 +38,7 @@ class UpstreamCondition(StrEnum):
 
 
 class ScheduleSpec(Definition, frozen=True, kw_only=True):
-    """A schedule as it was written, from which its value can be made again on any node."""
+    """A schedule as it was written. Every node can parse it to the same schedule."""
 
     text: str
     timezone: str | None = None
@@ -50,40 +50,40 @@ class ScheduleSpec(Definition, frozen=True, kw_only=True):
     exclude: tuple[str, ...] = ()
 
     def parse(self, key: str) -> Schedule:
-        """The schedule; ``key`` is the job's name. Raises ``InvalidSchedule``.
+        """Parse the schedule of the job named ``key``. Raises ``InvalidSchedule``.
 
-        Thousands of jobs often say the same: what the name has nothing to do with is made and kept once.
+        Schedules that do not depend on the name are cached, because many jobs share the same text.
         """
-        return _shared(self) if self.is_name_independent else _parse(self, key)
+        return _parse_shared(self) if self.is_name_independent else _parse(self, key)
 
     @property
     def is_name_independent(self) -> bool:
-        """Whether the job's name surely has nothing to do with its instants."""
+        """Whether the instants certainly do not depend on the job's name."""
         return not self.jitter_us and not self.exclude and _NAME_INDEPENDENT.fullmatch(self.text) is not None
 
 
 class OutgoingSchedule(Definition, frozen=True, kw_only=True):
-    """A schedule that was replaced and stays in force for a while: the new one follows it."""
+    """A replaced schedule that stays in force until the new one begins."""
 
     schedule: ScheduleSpec
-    until_us: int  # its instants up to here count
+    until_us: int  # its last instant is not after this
     first_us: int | None = None  # the first instant of the new one
-    before: "OutgoingSchedule | None" = None  # itself still waited for this one when it was replaced
+    before: "OutgoingSchedule | None" = None  # was still in force when this one was replaced
 
 
 class Target(Definition, frozen=True, kw_only=True):
-    """What a task does: a kind (``http``, ``command``, ``python``, ``wait`` …) and that kind's own options."""
+    """What a task does: a kind (``http``, ``command``, ``python``, ``wait`` …) and the options of that kind."""
 
     kind: str
     options: dict[str, Any] = field(default_factory=dict)
 
     def __repr__(self) -> str:
-        """Without credentials: a target may stand in a log line or in a traceback."""
+        """Mask credentials, because a target may appear in a log line or traceback."""
         return f"Target(kind={self.kind!r}, options={mask_options(self.options)!r})"
 
 
 class Task(Definition, frozen=True, kw_only=True):
-    """One unit of work of a job, with what it overrides."""
+    """One step of a job, with the settings it overrides."""
 
     name: str
     target: Target
@@ -92,16 +92,16 @@ class Task(Definition, frozen=True, kw_only=True):
 
 
 class UpstreamJob(Definition, frozen=True, kw_only=True):
-    """Another job of the namespace that this one follows."""
+    """Another job of the namespace that must end before this one runs."""
 
     job: str
     on: UpstreamCondition = UpstreamCondition.SUCCESS
 
 
 class JobSpec(Definition, frozen=True, kw_only=True):
-    """All that a version of a job says. Saved whole; two versions are compared by value."""
+    """The definition in one version of a job. Versions are compared by value."""
 
-    schedule: ScheduleSpec | None = None  # none: runs when it is triggered, or follows others
+    schedule: ScheduleSpec | None = None  # None: runs only when triggered, or after upstream jobs
     tasks: tuple[Task, ...] = ()
     settings: Settings = NOTHING_SET
     description: str = ""
@@ -112,17 +112,17 @@ class JobSpec(Definition, frozen=True, kw_only=True):
     owner: str | None = None
     tags: dict[str, str] = field(default_factory=dict)
     payload: Any = None
-    outgoing: OutgoingSchedule | None = None  # not said by anybody: kept while an update comes into force
+    outgoing: OutgoingSchedule | None = None  # set by Chronos while an update comes into force
 
 
 class Unreadable(JobSpec, frozen=True, kw_only=True):
-    """In place of what the store holds and this release cannot read: nothing is known of it but why."""
+    """A definition in the store that this release cannot read; ``error`` says why."""
 
     error: str
 
 
 def ensure_readable(spec: JobSpec) -> JobSpec:
-    """The spec itself. Raises ``Invalid`` where it stands for one that cannot be read."""
+    """Return the spec. Raises ``Invalid`` if it is unreadable."""
     if isinstance(spec, Unreadable):
         raise Invalid(spec.error)
     return spec
@@ -130,7 +130,7 @@ def ensure_readable(spec: JobSpec) -> JobSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A job as the store holds it: identity, the version in force, and where its schedule stands."""
+    """A job in the store: identity, current version, state and next instant."""
 
     id: bytes
     namespace: str
@@ -172,5 +172,5 @@ def _parse(spec: ScheduleSpec, key: str) -> Schedule:
 
 
 @lru_cache(maxsize=4_096)
-def _shared(spec: ScheduleSpec) -> Schedule:
+def _parse_shared(spec: ScheduleSpec) -> Schedule:
     return _parse(spec, "")

@@ -1,7 +1,7 @@
-"""Lanes: what a worker must be able to do to take an execution, as one text that the store interns.
+"""Lanes: what a node must offer to run an execution, as one text that the store interns.
 
-An execution stands in the lane of its job: a queue, labels that the worker must carry, Python functions that it must
-have. Equal demands are equal texts, so a claim names a few lanes and looks at nothing else.
+The lane of a job is its queue, the labels that a node must have, and the Python functions that it must have. Equal
+requirements are equal texts, so a claim only lists the lanes that a node can serve.
 """
 
 from collections.abc import Collection, Mapping
@@ -17,26 +17,26 @@ PYTHON = "python"  # the kind of target that needs a function
 
 
 class Lane(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is asked of a worker."""
+    """The requirements of an execution on a node."""
 
     queue: str = "default"
     labels: tuple[tuple[str, str], ...] = ()
     functions: tuple[str, ...] = ()
-    fallback_us: int | None = None  # what has been ready for so long may go to a worker without the labels
+    fallback_us: int | None = None  # after being ready for this long, it may run without the labels
 
     @property
     def text(self) -> str:
-        """Equal for equal demands; a plain queue is just its name."""
+        """The lane as text, equal for equal lanes. A lane of only a queue is the queue's name."""
         if not self.labels and not self.functions:
             return self.queue
         return msgspec.json.encode(self).decode()
 
     def suits_after_fallback(self, *, queues: Collection[str] | None, functions: frozenset[str]) -> bool:
-        """Whether such a worker can take it once it has waited for its ``fallback_us``, whatever the labels."""
+        """Return whether a node can take the work after ``fallback_us``, when labels no longer count."""
         return self.fallback_us is not None and self.suits(queues=queues, labels=dict(self.labels), functions=functions)
 
     def suits(self, *, queues: Collection[str] | None, labels: Mapping[str, str], functions: frozenset[str]) -> bool:
-        """Whether a worker of these queues (None: any) with these labels and functions can take it."""
+        """Return whether a node with these queues (None: any), labels and functions can take the work."""
         if queues is not None and self.queue not in queues:
             return False
         if self.labels and not all(labels.get(key) == value for key, value in self.labels):
@@ -46,12 +46,12 @@ class Lane(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 @lru_cache(maxsize=10_000)
 def read_lane(text: str) -> Lane:
-    """The lane of a text."""
+    """Parse the text of a lane."""
     return msgspec.json.decode(text, type=Lane) if text.startswith("{") else Lane(queue=text)
 
 
 def build_lane(spec: JobSpec, effective: EffectiveSettings) -> Lane:
-    """The lane of a job: all that any of its tasks, or the hook before them, needs."""
+    """Build the lane of a job from the requirements of its tasks and its ``on_start`` hook."""
     functions = {str(task.target.options["name"]) for task in spec.tasks if task.target.kind == PYTHON}
     if spec.on_start is not None and spec.on_start.kind == PYTHON:
         functions.add(str(spec.on_start.options["name"]))

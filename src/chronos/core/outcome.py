@@ -1,4 +1,4 @@
-"""How one try of a task ends: a closed union, so that every place which decides about outcomes decides about all."""
+"""Outcomes of an attempt: a closed union, so that a ``match`` over outcomes is checked to be exhaustive."""
 
 from dataclasses import dataclass, field
 from typing import Any, assert_never
@@ -7,25 +7,25 @@ from chronos.core.config import EffectiveSettings
 from chronos.core.credentials import hide_userinfo
 from chronos.core.execution import AttemptStatus
 
-TIMEOUT = "timeout"  # what ``retry_on`` calls an attempt that took too long
+TIMEOUT = "timeout"  # the name of a timed-out attempt in ``retry_on``
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Succeeded:
-    """The work is done; ``result`` is JSON."""
+    """The attempt succeeded; ``result`` is JSON."""
 
     result: Any = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
-    """The work failed. ``kinds`` are the names under which ``retry_on`` may list it (``ValueError``, ``http_503``)."""
+    """The attempt failed. ``kinds`` are its names in ``retry_on`` (``ValueError``, ``http_503``)."""
 
     error: str
     kinds: tuple[str, ...] = ()
-    worth_retrying: bool = True  # False: its target knows that another try would fail too
-    retry_after_us: int | None = None  # how long to wait before another try, where its target knows; else the backoff
-    traceback: str | None = field(default=None, compare=False)  # of a function that raised; for the log, not stored
+    worth_retrying: bool = True  # False: the target knows that another attempt would fail too
+    retry_after_us: int | None = None  # the target's wish for the next attempt; None: the backoff
+    traceback: str | None = field(default=None, compare=False)  # of a Python function that raised; logged, not stored
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "error", to_storable_text(hide_userinfo(self.error)))
@@ -33,14 +33,14 @@ class Failed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimedOut:
-    """It took longer than one attempt may."""
+    """The attempt exceeded its task timeout."""
 
-    error: str = "it took longer than its task timeout allows"
+    error: str = "the attempt exceeded its task timeout"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Canceled:
-    """It was stopped, cooperatively or not."""
+    """The attempt was stopped, cooperatively or not."""
 
     error: str | None = None
 
@@ -51,24 +51,24 @@ class Canceled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lost:
-    """Its worker died, or was declared dead; nobody knows how far it came."""
+    """The node died, or was declared dead. How far the attempt got is unknown."""
 
-    error: str = "the worker that ran it died"
+    error: str = "the node that ran it died"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Released:
-    """It was put down unfinished, because its node shuts down: no attempt is spent."""
+    """The attempt was stopped unfinished, because its node shuts down. It does not count as an attempt."""
 
     error: str = "the node that ran it shut down"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waits:
-    """It sleeps until a time or a signal, whichever comes first, and needs no worker meanwhile.
+    """The task waits for a time or a signal, whichever comes first, without a slot.
 
-    ``resumes``: the task goes on when it wakes (``ctx.sleep``). Otherwise waking was all it had to do: it has
-    succeeded, or timed out when a signal was awaited and the time came first.
+    ``resumes``: the task continues after the wait (``ctx.sleep``). Otherwise the wait was all its work: the task has
+    succeeded, or timed out if it waited for a signal and the time came first.
     """
 
     until_us: int | None = None
@@ -77,11 +77,11 @@ class Waits:
 
     def __post_init__(self) -> None:
         if self.until_us is None and self.signal is None:
-            raise ValueError("a wait needs a time or a signal, or it would never end")
+            raise ValueError("a wait needs until_us or a signal")
 
 
 def to_storable_text(text: str) -> str:
-    """Text that every store takes: NUL and lone surrogates, as file names can have them, are written as escapes."""
+    """Escape NUL and lone surrogates, which file names can contain and stores reject."""
     return text.replace("\0", "\\x00").encode(errors="backslashreplace").decode()
 
 
@@ -89,7 +89,7 @@ Outcome = Succeeded | Failed | TimedOut | Canceled | Lost | Released | Waits
 
 
 def attempt_status(outcome: Outcome) -> AttemptStatus | None:
-    """How the attempt is recorded; None: it has not ended."""
+    """Return the recorded status of an attempt; None if it has not ended."""
     match outcome:
         case Succeeded():
             return AttemptStatus.SUCCEEDED
@@ -108,7 +108,7 @@ def attempt_status(outcome: Outcome) -> AttemptStatus | None:
 
 
 def is_worth_retrying(effective: EffectiveSettings, outcome: Failed | TimedOut) -> bool:
-    """Whether this failure is tried again: ``retry_on`` decides by its names; where it is empty, the target does."""
+    """Return whether a failure may be retried: ``retry_on`` decides by its names; if that is empty, the target does."""
     match outcome:
         case Failed():
             kinds = outcome.kinds

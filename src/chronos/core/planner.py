@@ -1,18 +1,18 @@
-"""What to do about a job's schedule now: wait, admit what is due, or deal with what was missed.
+"""The planner decides what a job's schedule needs now: wait, admit due instants, or handle missed ones.
 
-The cursor of a job is its oldest instant that is not on record. A gap is what lies between it and now, and is judged
-whole by its oldest instant::
+The cursor of a job is its oldest instant that is not recorded. The instants from the cursor to now are treated alike,
+by the age of the oldest::
 
     cursor ······················ now          age of the cursor > recovery.after?
       │                            │
-      ├── no:  every instant is late, and runs ────────────────────────────► Due
+      ├── no:  every instant is late, and runs ────────────────────────────► DuePlan
       └── yes: [ not run: one ``missed`` span ][ runs, flagged recovered ] ► Gap
-               the strategy says where the one ends and the other begins
+               the recovery strategy decides where the span ends and the runs begin
 
-A span always comes before the runs of its gap, so that runs which do not fit a queue can be left for later with the
-cursor on the first of them. Ids follow from the instants: planning the same gap twice is harmless.
+The span of a gap always comes before its runs. So runs that do not fit into the queue can wait, with the cursor on the
+first of them. Ids are computed from the instants, so planning the same gap twice is harmless.
 
-All work is bounded (``Bounds``). What does not fit one plan is left for the next: ``wake_us`` then is in the past.
+All work is bounded (``Bounds``). A plan that reaches a bound has a ``wake_us`` in the past: the caller plans again.
 """
 
 from dataclasses import dataclass, replace
@@ -37,60 +37,60 @@ MAX_PREVIEW = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """How much one plan may hold and cost."""
+    """Limits on the size and cost of one plan."""
 
     runs: int = 500
-    steps: int = 20_000  # instants walked where they cannot be counted: some 100 ms
-    portions: int = 50  # a gap that would take more walks than that is recorded whole, counted as "at least"
-    searched: int = 1_000  # ``max_count`` counts up to here where instants cannot be counted and are many
+    steps: int = 20_000  # instants to walk if they cannot be counted: about 100 ms
+    portions: int = 50  # a gap that needs more walks is recorded as one span with an "at least" count
+    searched: int = 1_000  # cap of ``max_count`` if instants are many and cannot be counted
 
 
 BOUNDS = Bounds()
 
 
 class CoveredSpan(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The missed instants that one compressed run stands for; given to its task, and stored with it."""
+    """The missed instants that one compressed execution covers. Its task receives them."""
 
     from_us: int
     to_us: int
     count: int
-    exact: bool = True  # False: at least so many
+    exact: bool = True  # False: at least ``count``
 
 
 class Firing(Struct, frozen=True, kw_only=True):
-    """One instant to admit, and where the cursor goes with it."""
+    """One instant to admit, and the cursor after it."""
 
     id: bytes
     scheduled_us: int
     due_us: int
-    next_us: int | None  # None: the schedule ends with it
+    next_us: int | None  # None: it is the last instant
     covers: CoveredSpan | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NothingDue:
-    """Nothing is due. ``wake_us`` is when something will be; None: never by itself."""
+    """Nothing is due before ``wake_us``; None: nothing will be due."""
 
     wake_us: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DuePlan:
-    """Instants in time or merely late, to be admitted one after the other, oldest first."""
+    """Instants that are on time or late, to be admitted one by one, oldest first."""
 
     firings: tuple[Firing, ...]
-    wake_us: int | None  # when the instant after them is due; not after now: plan again
+    wake_us: int | None  # when the next instant is due; if that has passed, plan again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
-    """Missed instants, dealt with in one transaction: spans, recovered runs after them, the cursor."""
+    """Missed instants, recorded in one transaction: spans, then recovered executions, and the cursor."""
 
     expect_us: int
     spans: tuple[Span, ...]
     firings: tuple[Firing, ...]
     next_us: int | None
-    wake_us: int | None  # when the instant at ``next_us`` is due; not after now: plan again
+    wake_us: int | None  # when the instant at ``next_us`` is due; if that has passed, plan again
 
 
 Plan = NothingDue | DuePlan | Gap
@@ -98,7 +98,7 @@ Plan = NothingDue | DuePlan | Gap
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Activation:
-    """A schedule that comes into force: with its anchor, which is to be stored, and the first cursor."""
+    """A schedule that comes into force: anchored, as it must be stored, and its first cursor."""
 
     schedule: Schedule
     next_us: int | None
@@ -106,7 +106,7 @@ class Activation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resumption:
-    """A paused job goes on: what it left out, and where it stands."""
+    """A resumed job: the instants that it skipped, and its cursor."""
 
     spans: tuple[Span, ...]
     next_us: int | None
@@ -122,9 +122,10 @@ def plan(
     now_us: int,
     bounds: Bounds = BOUNDS,
 ) -> Plan:
-    """What to do about the instants from the cursor to now; the cursor itself is one, whatever the schedule says.
+    """Plan the instants from the cursor to now.
 
-    (After a graceful update it is the last instant of the old schedule.) A clock that went back finds nothing due.
+    The cursor counts as an instant even if the schedule does not contain it: after a graceful update it is the last
+    instant of the old schedule. If the clock went back, nothing is due.
     """
     if state is not JobState.ACTIVE or next_us is None:
         return NothingDue(wake_us=None)
@@ -137,14 +138,14 @@ def plan(
 
 
 def plan_late(job: bytes, instants: Instants, next_us: int, now_us: int, bounds: Bounds = BOUNDS) -> DuePlan:
-    """The instants from the cursor, which is due, to now: none of them was missed."""
+    """Plan the instants from a due cursor to now as late, not missed."""
     end_us = _last_passed_us(instants, next_us, now_us, bounds.runs)
     firings = _firings(job, instants, next_us, end_us, bounds.runs)
     return DuePlan(firings=firings, wake_us=_due_us(instants, firings[-1].next_us))
 
 
 def build_firing(job: bytes, instants: Instants, scheduled_us: int) -> Firing:
-    """The run of one instant, as look-ahead prepares it."""
+    """Build the firing of one instant."""
     return Firing(
         id=scheduled_execution_id(job, scheduled_us),
         scheduled_us=scheduled_us,
@@ -154,10 +155,12 @@ def build_firing(job: bytes, instants: Instants, scheduled_us: int) -> Firing:
 
 
 def activate_schedule(schedule: Schedule, now_us: int, *, done_us: int | None = None, late_us: int = 0) -> Activation:
-    """The first cursor of a schedule that is saved or enabled: after now, and after ``done_us``, the latest on record.
+    """Compute the first cursor of a schedule that is saved or enabled.
 
-    A missing start becomes now. Where occurrences are counted (``R5/PT6H``) the start is the first of them and due at
-    once, as else there would be four. A one-time instant may have passed by ``late_us``, and still runs.
+    * The cursor is after now, and after ``done_us``, the latest recorded instant.
+    * A missing start becomes now. If occurrences are counted (``R5/PT6H``), the start is the first one and due at
+      once; otherwise only four would be left.
+    * A one-time instant still runs if it passed less than ``late_us`` ago.
     """
     anchored = schedule.anchor(now_us)
     after_us = now_us
@@ -174,9 +177,9 @@ def activate_schedule(schedule: Schedule, now_us: int, *, done_us: int | None = 
 def resume_job(
     *, job: bytes, instants: Instants, next_us: int | None, now_us: int, bounds: Bounds = BOUNDS
 ) -> Resumption:
-    """What a job that was paused left out until now, as one skipped span, and the first cursor after now.
+    """Compute the instants that a paused job skipped until now, as one span, and the first cursor after now.
 
-    All of it is one change of the job, so where only a walk can count and it grows long, the span says "at least".
+    The span is recorded in one change of the job. If counting its instants takes too many steps, it says "at least".
     """
     if next_us is None or next_us > now_us:
         return Resumption(spans=(), next_us=next_us)
@@ -187,26 +190,27 @@ def resume_job(
 def to_skipped_span(
     job: bytes, instants: Instants | None, next_us: int, now_us: int, code: ReasonCode, bounds: Bounds = BOUNDS
 ) -> Span:
-    """The instants from a cursor that has come until now, as one skipped span. None: only the first is known."""
+    """Build the skipped span from a due cursor to now. Without ``instants`` only the first one is known."""
     count, end_us, exact = 1, next_us, False
     if instants is not None:
-        found = count_instants(instants, next_us, now_us, bounds.steps)
-        count, exact = found.count, found.exact
-        end_us = found.last_us if exact else last_us(instants, next_us, now_us)
+        counted = count_instants(instants, next_us, now_us, bounds.steps)
+        count, exact = counted.count, counted.exact
+        end_us = counted.last_us if exact else last_us(instants, next_us, now_us)
     sentence = Reason.of(code).message.removesuffix(".")
-    message = None if exact else f"{sentence}; at least {count} instants passed meanwhile."
+    times = "1 scheduled time" if count == 1 else f"{count} scheduled times"
+    message = None if exact else f"{sentence}; at least {times} passed."
     return _span(job, Status.SKIPPED, next_us, end_us, count, Reason.of(code, message), now_us)
 
 
 def preview(schedule: Schedule, now_us: int, count: int) -> tuple[int, ...]:
-    """The next instants, as if the schedule came into force now; at most ``MAX_PREVIEW``."""
-    begun = activate_schedule(schedule, now_us)
-    found: list[int] = []
-    at_us = begun.next_us
-    while at_us is not None and len(found) < min(count, MAX_PREVIEW):
-        found.append(at_us)
-        at_us = begun.schedule.next_us(at_us)
-    return tuple(found)
+    """Return the next instants, as if the schedule came into force now; at most ``MAX_PREVIEW``."""
+    activation = activate_schedule(schedule, now_us)
+    instants_us: list[int] = []
+    at_us = activation.next_us
+    while at_us is not None and len(instants_us) < min(count, MAX_PREVIEW):
+        instants_us.append(at_us)
+        at_us = activation.schedule.next_us(at_us)
+    return tuple(instants_us)
 
 
 # --- missed instants -----------------------------------------------------------------------------------------------
@@ -215,7 +219,7 @@ def preview(schedule: Schedule, now_us: int, count: int) -> tuple[int, ...]:
 def _plan_gap(
     job: bytes, instants: Instants, effective: EffectiveSettings, first_us: int, now_us: int, bounds: Bounds
 ) -> Gap:
-    """A gap whose oldest instant, ``first_us``, is too old to be merely late."""
+    """Plan a gap whose oldest instant, ``first_us``, is too old to be only late."""
     end_us = _last_passed_us(instants, first_us, now_us, bounds.steps)
     from_us = _first_run_us(instants, effective, first_us, end_us, now_us, bounds)
     compressed = effective.recovery is RecoveryStrategy.COMPRESSED
@@ -223,16 +227,16 @@ def _plan_gap(
     covers: CoveredSpan | None = CoveredSpan(from_us=first_us, to_us=end_us, count=1) if compressed else None
     cursor_us: int | None = first_us
     if from_us != first_us:
-        left_us = end_us if from_us is None else last_us(instants, first_us, from_us - 1)
-        found = count_instants(instants, first_us, left_us, bounds.steps)
-        in_portions = (found.last_us - first_us) * bounds.portions >= left_us - first_us
-        if not found.exact and in_portions and not compressed:
-            left_us, from_us, found = found.last_us, None, replace(found, exact=True)
-        reason = _why_missed(effective, end_us, None if found.exact else found.count)
-        spans = (_span(job, Status.MISSED, first_us, left_us, found.count, reason, now_us),)
+        span_end_us = end_us if from_us is None else last_us(instants, first_us, from_us - 1)
+        counted = count_instants(instants, first_us, span_end_us, bounds.steps)
+        in_portions = (counted.last_us - first_us) * bounds.portions >= span_end_us - first_us
+        if not counted.exact and in_portions and not compressed:
+            span_end_us, from_us, counted = counted.last_us, None, replace(counted, exact=True)
+        reason = _explain_missed(effective, end_us, None if counted.exact else counted.count)
+        spans = (_span(job, Status.MISSED, first_us, span_end_us, counted.count, reason, now_us),)
         if compressed:
-            covers = CoveredSpan(from_us=first_us, to_us=end_us, count=found.count + 1, exact=found.exact)
-        cursor_us = instants.next_us(left_us)
+            covers = CoveredSpan(from_us=first_us, to_us=end_us, count=counted.count + 1, exact=counted.exact)
+        cursor_us = instants.next_us(span_end_us)
     firings: tuple[Firing, ...] = ()
     if from_us is not None:
         firings = _firings(job, instants, from_us, end_us, bounds.runs)
@@ -251,7 +255,7 @@ def _plan_gap(
 def _first_run_us(
     instants: Instants, effective: EffectiveSettings, first_us: int, end_us: int, now_us: int, bounds: Bounds
 ) -> int | None:
-    """From which instant of a gap on the strategy runs; what lies before is not run. None: nothing is."""
+    """Return the first instant of a gap that the recovery strategy runs; None if it runs nothing."""
     match effective.recovery:
         case RecoveryStrategy.ALL:
             return first_us
@@ -268,25 +272,25 @@ def _first_run_us(
 def _bounded_from_us(
     instants: Instants, effective: EffectiveSettings, first_us: int, end_us: int, now_us: int, bounds: Bounds
 ) -> int | None:
-    """The first of the last ``max_count`` instants, as far as they are not older than ``max_age``."""
-    most = effective.recovery_max_count
+    """Return the first of the last ``max_count`` instants that are not older than ``max_age``."""
+    max_count = effective.recovery_max_count
     oldest_us = now_us - effective.recovery_max_age_us
     begin_us = first_us if first_us >= oldest_us else instants.next_us(max(first_us, oldest_us - 1))
-    if most <= 0 or begin_us is None or begin_us > end_us:
+    if max_count <= 0 or begin_us is None or begin_us > end_us:
         return None
-    found = count_instants(instants, begin_us, end_us, bounds.steps)
-    if not found.exact:
-        return nth_last_instant_us(instants, begin_us, end_us, min(most, bounds.searched, bounds.steps))
-    return begin_us if found.count <= most else nth_us(instants, begin_us, found.count - most, end_us)
+    counted = count_instants(instants, begin_us, end_us, bounds.steps)
+    if not counted.exact:
+        return nth_last_instant_us(instants, begin_us, end_us, min(max_count, bounds.searched, bounds.steps))
+    return begin_us if counted.count <= max_count else nth_us(instants, begin_us, counted.count - max_count, end_us)
 
 
 def _last_passed_us(instants: Instants, first_us: int, now_us: int, steps: int) -> int:
-    """The last instant of the unbroken run from ``first_us``, which is due, of instants that are due.
+    """Return the last instant of the unbroken series of due instants that starts at ``first_us``.
 
-    Jitter may make a later instant due before an earlier one; it waits for its turn, as there is one cursor.
+    Jitter can make a later instant due before an earlier one. The later one waits, because there is only one cursor.
     """
-    surely_us = now_us - instants.jitter_us
-    end_us = last_us(instants, first_us, surely_us) if surely_us > first_us else first_us
+    certain_us = now_us - instants.jitter_us  # everything before is due, whatever its jitter
+    end_us = last_us(instants, first_us, certain_us) if certain_us > first_us else first_us
     if not instants.jitter_us:
         return end_us
     for _ in range(steps):
@@ -297,13 +301,13 @@ def _last_passed_us(instants: Instants, first_us: int, now_us: int, steps: int) 
     return end_us
 
 
-def _firings(job: bytes, instants: Instants, first_us: int, end_us: int, most: int) -> tuple[Firing, ...]:
-    found: list[Firing] = []
+def _firings(job: bytes, instants: Instants, first_us: int, end_us: int, max_count: int) -> tuple[Firing, ...]:
+    firings: list[Firing] = []
     for scheduled_us in walk(instants, first_us, end_us):
-        found.append(build_firing(job, instants, scheduled_us))
-        if len(found) == most:
+        firings.append(build_firing(job, instants, scheduled_us))
+        if len(firings) == max_count:
             break
-    return tuple(found)
+    return tuple(firings)
 
 
 def _due_us(instants: Instants, scheduled_us: int | None) -> int | None:
@@ -323,20 +327,20 @@ def _span(job: bytes, status: Status, from_us: int, to_us: int, count: int, reas
     )
 
 
-def _why_missed(effective: EffectiveSettings, end_us: int, at_least: int | None) -> Reason:
-    """The sentence that a person reads when asking why instants did not run."""
-    nobody = "No node ran it in time" if at_least is None else f"No node ran these, at least {at_least}, in time"
+def _explain_missed(effective: EffectiveSettings, end_us: int, at_least: int | None) -> Reason:
+    """Build the sentence that tells a person why instants did not run."""
+    missed = "No node ran it in time" if at_least is None else f"No node ran these, at least {at_least}, in time"
     match effective.recovery:
         case RecoveryStrategy.COMPRESSED:
-            stands = f"{instant(end_us):%Y-%m-%dT%H:%M:%SZ}"
-            return Reason.of(ReasonCode.MISSED, f"{nobody}; one run, of {stands}, stands for all that were missed.")
+            covering = f"{instant(end_us):%Y-%m-%d %H:%M:%S} UTC"
+            return Reason.of(ReasonCode.MISSED, f"{missed}; the run of {covering} covers all missed ones.")
         case RecoveryStrategy.LAST:
-            does = "runs only the last instant that was missed"
+            rule = "runs only the last missed run"
         case RecoveryStrategy.BOUNDED:
             age = format_duration(effective.recovery_max_age_us, exact=True)
-            does = f"runs at most {effective.recovery_max_count} missed instants, none older than {age}"
+            rule = f"runs at most {effective.recovery_max_count} missed runs, none older than {age}"
         case RecoveryStrategy.SKIP | RecoveryStrategy.ALL:
-            does = "does not run what was missed"
+            rule = "does not run missed runs"
         case _:
             assert_never(effective.recovery)
-    return Reason.of(ReasonCode.OUTSIDE_RECOVERY, f"{nobody}, and the job's recovery {does}.")
+    return Reason.of(ReasonCode.OUTSIDE_RECOVERY, f"{missed}, and the job's recovery {rule}.")

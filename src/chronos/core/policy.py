@@ -1,4 +1,4 @@
-"""Decisions about admission and tries. ``admit`` is the reference that every engine's statement must equal."""
+"""Rules for admission, ranking and retries. The SQL of every store must decide as ``admit`` does."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -8,31 +8,31 @@ from chronos.core.concurrency_key import key_limit
 from chronos.core.config import UNLIMITED, EffectiveSettings, Overlap
 from chronos.core.execution import Cause
 
-PRIORITY_STEP_US = 60_000_000  # each step of priority is worth a minute of waiting, so that nothing starves
+PRIORITY_STEP_US = 60_000_000  # one step of priority equals one minute of waiting, so nothing starves
 
 
 class AdmissionVerdict(IntEnum):
-    """What becomes of an instant or a request under its gate."""
+    """The decision about an instant or a request under its gate."""
 
     RUN = 1
     QUEUE = 2
     SKIP_OVERLAP = 3
     SKIP_FULL = 4
-    REFUSE = 5  # asked for, and the queue is full: the caller may try again
+    REFUSE = 5  # requested, and the queue is full: the caller may try again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateSpec:
-    """What a job's gate needs to know to decide, and its executions to be ranked and placed."""
+    """The settings that a job's gate needs to admit, rank and place executions."""
 
     overlap: Overlap = Overlap.SKIP
     limit: int = 1  # executions at once; UNLIMITED only under ``allow``
     queue_max: int = 1000
     priority: int = 5
-    lane: str = "default"  # what a worker must be able to do, as one text: see ``lane_key``
-    keyed: bool = False  # its executions carry a concurrency key
-    key: str | None = None  # the template of their keys; None, if keyed: what is there keeps the key that it has
-    key_limit: int = 0  # of each key; 0: whatever it is
+    lane: str = "default"  # see ``lane.Lane.text``
+    keyed: bool = False  # its executions have a concurrency key
+    key: str | None = None  # the template of the key; None, if keyed: existing executions keep their keys
+    key_limit: int = 0  # the limit per key; 0: leave it unchanged
     keep_count: int = 1000
     keep_age_us: int = 90 * 86_400 * 1_000_000
 
@@ -48,10 +48,12 @@ def admit(
     key_full: bool = False,
     held: bool = False,
 ) -> AdmissionVerdict:
-    """Run, queue, skip or refuse. ``active`` counts ready, running and waiting executions of the gate.
+    """Decide whether an execution runs, is queued, is skipped or is refused.
 
-    One that waits for its key is as good as a running one to those that come after it. What replaces another always
-    finds room behind it. What is ``held`` waits, whatever room there is, and as many may wait as else could be there.
+    * ``active`` counts the ready, running and waiting executions of the gate, ``queued`` the queued ones.
+    * An execution that is queued for its key blocks later ones like a running one.
+    * An execution that replaces another one always has room behind it.
+    * A ``held`` execution is queued even if there is room to run. As many may be held as could otherwise be open.
     """
     fits = limit == UNLIMITED or active < limit
     if fits and not key_full and not held:
@@ -67,10 +69,10 @@ def admit(
 
 
 def is_held(cause: Cause, *, before: bool) -> bool:
-    """Whether an execution of a paused job that has not started waits until the job is resumed.
+    """Return whether an execution of a paused job that has not started waits until the job is resumed.
 
-    A trigger does not. What else a person asks for (a replay, a backfill) runs if it was asked for during the pause; if
-    it was there ``before``, it is held like all that the pause is to stop.
+    Triggers always run. Replays and backfills run if they were requested during the pause; those from ``before`` are
+    held, like all other executions.
     """
     if cause is Cause.MANUAL:
         return False
@@ -78,7 +80,7 @@ def is_held(cause: Cause, *, before: bool) -> bool:
 
 
 def build_gate_spec(effective: EffectiveSettings, lane: str) -> GateSpec:
-    """The gate of a job under its effective settings. With a key, the limit is that of each key's gate."""
+    """Build the gate of a job from its effective settings. With a key, the limit applies per key, not per job."""
     limit = effective.limit if effective.key is None else UNLIMITED
     return GateSpec(
         overlap=effective.overlap,
@@ -95,12 +97,12 @@ def build_gate_spec(effective: EffectiveSettings, lane: str) -> GateSpec:
 
 
 def rank(ready_us: int, priority: int) -> int:
-    """Who goes first among the ready: lower first. Linear aging as a key that never changes."""
+    """Return the rank of a ready execution: lower runs first. Waiting lowers it relative to new ones (linear aging)."""
     return ready_us - priority * PRIORITY_STEP_US
 
 
 def retry_delay_us(effective: EffectiveSettings, attempt: int, attempt_id: bytes) -> int:
-    """How long to wait after failed try number ``attempt``; the jitter is hashed from the attempt's id."""
+    """Return the backoff after the failed attempt number ``attempt``. The jitter is a hash of the attempt's id."""
     exponent = min(attempt - 1, 64)
     delay = min(effective.retry_initial_us * effective.retry_multiplier**exponent, float(effective.retry_max_us))
     unit = int.from_bytes(blake2b(attempt_id, digest_size=8).digest()) / 2**64
@@ -108,5 +110,5 @@ def retry_delay_us(effective: EffectiveSettings, attempt: int, attempt_id: bytes
 
 
 def has_attempts_left(effective: EffectiveSettings, attempt: int) -> bool:
-    """Whether there is a try after number ``attempt``."""
+    """Return whether another attempt is allowed after number ``attempt``."""
     return effective.max_attempts == UNLIMITED or attempt < effective.max_attempts

@@ -1,11 +1,11 @@
-"""Why an execution ended as it did: a code that programs match, and a sentence that a person understands."""
+"""Reasons for the end of an execution: a code for programs and a sentence for people."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class ReasonCode(StrEnum):
-    """Stable: users and dashboards match on it."""
+    """Stable codes, which users and dashboards match."""
 
     SUCCEEDED = "succeeded"
     TASK_FAILED = "task_failed"
@@ -27,31 +27,33 @@ class ReasonCode(StrEnum):
 
 _SENTENCES = {
     ReasonCode.SUCCEEDED: "Every task succeeded.",
-    ReasonCode.TASK_FAILED: "A task failed for good.",
-    ReasonCode.SOME_TASKS_FAILED: "Some tasks failed, and the job tolerates that.",
-    ReasonCode.EXECUTION_TIMEOUT: "It worked longer than its execution timeout allows.",
-    ReasonCode.OVERLAP: "An earlier execution of the job was still under way.",
-    ReasonCode.QUEUE_FULL: "Too many executions of the job were waiting already.",
+    ReasonCode.TASK_FAILED: "A task failed and has no attempts left.",
+    ReasonCode.SOME_TASKS_FAILED: "Some tasks failed, and the job continued.",
+    ReasonCode.EXECUTION_TIMEOUT: "It exceeded its execution timeout.",
+    ReasonCode.OVERLAP: "An earlier run of the job was still in progress.",
+    ReasonCode.QUEUE_FULL: "Too many runs of the job were already waiting.",
     ReasonCode.PAUSED: "The job was paused.",
     ReasonCode.DISABLED: "The job was disabled.",
-    ReasonCode.MISSED: "No node was alive to run it in time.",
-    ReasonCode.OUTSIDE_RECOVERY: "It was missed, and the job's recovery does not run instants like it.",
-    ReasonCode.UPSTREAM_FAILED: "A job it follows did not succeed.",
-    ReasonCode.CANCELED: "Somebody canceled it.",
-    ReasonCode.REPLACED: "A newer execution of the job took its place.",
+    ReasonCode.MISSED: "No node was alive when it was due.",
+    ReasonCode.OUTSIDE_RECOVERY: "It was missed, and the job's recovery does not run it.",
+    ReasonCode.UPSTREAM_FAILED: "An upstream job did not succeed.",
+    ReasonCode.CANCELED: "It was canceled.",
+    ReasonCode.REPLACED: "A newer run of the job replaced it.",
     ReasonCode.JOB_DELETED: "Its job was deleted.",
-    ReasonCode.WORKER_LOST: "The node that ran it died, and it may not be tried again.",
-    ReasonCode.NOT_SETTLED: "It passed its execution timeout and nothing was heard of its end.",
+    ReasonCode.WORKER_LOST: "The node that ran it died, and it may not run again.",
+    ReasonCode.NOT_SETTLED: "It exceeded its execution timeout, and no outcome was recorded.",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """A code and its sentence; the sentence may say more than the usual one."""
+    """A code and a sentence, which may be more specific than the default one."""
 
     code: ReasonCode
     message: str
 
     @classmethod
     def of(cls, code: ReasonCode, message: str | None = None) -> "Reason":
-        return cls(code, message or _SENTENCES.get(code) or f"{code.value}: a newer release knows what this means.")
+        return cls(
+            code, message or _SENTENCES.get(code) or f'It ended with the reason "{code.value}" of a newer release.'
+        )

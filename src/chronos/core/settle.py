@@ -1,16 +1,17 @@
-"""The life of one execution's tasks, as a state machine without a clock: something happened → what to do next.
+"""The state machine of an execution's tasks: takes a state and an event, and returns the next ``Step``. It is pure.
 
 ::
 
-    begin ─► Step ─► the engine starts, cancels, sleeps ─► ended · tick · put_down · stop ─► Step … ─► end
+    begin ─► Step ─► the engine starts, cancels, waits ─► apply_outcome · wake_tasks · end_running_tasks · stop ─► Step
+                                                                                                    … ─► Step with end
 
-A ``Step`` carries the new state, to be stored, and either goes on (tasks run, or are to be started), sleeps (nothing
-runs: the execution may be suspended until ``wake_us`` or a signal), or ends with a status and a reason.
+A ``Step`` carries the new state, to be stored. The execution then continues (tasks run or must be started), sleeps (no
+task runs, so it may be suspended until ``wake_us`` or a signal), or ends with a status and a reason.
 
-Retries come first, whatever the strategy. A task that failed for good then counts by its own ``on_failure``:
-``continue`` tolerates it, ``fail_fast`` and ``retry`` abort the group. Aborting stops everything but clean-up tasks
-(their own setting is ``continue``), which still run in their turn. A stop from outside (somebody cancels, the
-execution timeout) is no failure of a task: it stops clean-up tasks too.
+A failed task is retried first, under every strategy. When it has no attempts left, its own ``on_failure`` decides:
+``continue`` lets the other tasks go on; ``fail_fast`` and ``retry`` abort the group. Aborting stops all tasks except
+clean-up tasks (those with their own ``on_failure: continue``), which still run in their turn. A stop from outside (a
+user cancels, or the execution timeout passes) is not a failure of a task, and stops clean-up tasks too.
 """
 
 from collections.abc import Mapping
@@ -42,7 +43,7 @@ _NOTHING: Mapping[str, Any] = {}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """An attempt to start. ``resumed``: it goes on after a wait, under the number it had."""
+    """An attempt to start. ``resumed``: it continues after a wait, with the same number."""
 
     task: str
     number: int
@@ -51,40 +52,40 @@ class Start:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class End:
-    """How the execution ends."""
+    """The final status of an execution, and its reason."""
 
     status: Status
     reason: Reason
 
     @property
     def dead_letter(self) -> bool:
-        """Whether it failed for good and somebody should look at it."""
+        """Whether a person has to decide about the execution."""
         return self.status in (Status.FAILED, Status.STALE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """What follows from what happened."""
+    """The next step of an execution: its new state, and what the engine must do."""
 
     group: TaskGroup
     start: tuple[Start, ...] = ()
-    cancel: tuple[str, ...] = ()  # running tasks to stop; their outcomes are awaited
-    wake_us: int | None = None  # when to ``tick``: a retry or a wait comes up
-    deadline_us: int | None = None  # when to ``stop`` for the execution timeout, if what runs still does
-    asleep: bool = False  # nothing runs: no slot is needed until ``wake_us`` or one of ``signals``
+    cancel: tuple[str, ...] = ()  # running tasks to stop; their outcomes still follow
+    wake_us: int | None = None  # when to call ``wake_tasks``: a retry or a wait is due
+    deadline_us: int | None = None  # when to call ``stop`` for the execution timeout
+    asleep: bool = False  # no task runs, so no slot is needed until ``wake_us`` or one of ``signals``
     signals: tuple[str, ...] = ()
     end: End | None = None
 
 
 def begin(layout: Layout, now_us: int, *, done: Mapping[str, Any] = _NOTHING) -> Step:
-    """A new execution starts its first tasks. ``done``: what a replay carries over, tasks and their results."""
+    """Start the first tasks of a new execution. ``done``: tasks with results that a replay does not repeat."""
     tasks = tuple(
         TaskState(name=plan.name, status=TaskStatus.SUCCEEDED, finished_us=now_us, result=done[plan.name])
         if plan.name in done
         else TaskState(name=plan.name)
         for plan in layout.tasks
     )
-    return _StepBuilder(layout, TaskGroup(tasks=tasks, began_us=now_us), now_us).step()
+    return _StepBuilder(layout, TaskGroup(tasks=tasks, began_us=now_us), now_us).build()
 
 
 def apply_outcome(
@@ -97,51 +98,51 @@ def apply_outcome(
     *,
     closing: bool = False,
 ) -> Step:
-    """The running attempt of a task came to an outcome. Raises ``ValueError`` when the task does not run.
+    """Apply the outcome of a task's running attempt. Raises ``ValueError`` if the task does not run.
 
-    ``closing``: the node shuts down, so nothing is started here; a step that sleeps may then have to wake at once.
+    ``closing``: the node shuts down, so no task is started. A sleeping step may then have a ``wake_us`` of now.
     """
-    settling = _StepBuilder(layout, group, now_us)
-    settling.ended(layout.index_of(task), outcome, attempt_id)
-    return settling.step(start=not closing)
+    builder = _StepBuilder(layout, group, now_us)
+    builder.apply_outcome(layout.index_of(task), outcome, attempt_id)
+    return builder.build(start=not closing)
 
 
 def wake_tasks(layout: Layout, group: TaskGroup, now_us: int, signals: Mapping[str, Any] = _NOTHING) -> Step:
-    """Time passed, or signals came (name and payload): what waits for them goes on. Harmless when nothing does."""
-    settling = _StepBuilder(layout, group, now_us)
-    settling.wake(signals)
-    return settling.step()
+    """Continue tasks whose wait is over, or whose signal arrived (name and payload). Harmless if there are none."""
+    builder = _StepBuilder(layout, group, now_us)
+    builder.wake(signals)
+    return builder.build()
 
 
 def end_running_tasks(
     layout: Layout, group: TaskGroup, outcome: Lost | Released, now_us: int, *, alive_us: int | None = None
 ) -> Step:
-    """All that ran was put down with its worker, last seen at ``alive_us``: it died (``Lost``) or shut down.
+    """End all running tasks, because their node died (``Lost``, last seen at ``alive_us``) or shut down.
 
-    Nothing is started, as it is another claim that goes on: the step sleeps with a ``wake_us`` that has come, or ends.
+    Starts nothing, because another claim continues the execution. The step sleeps with a ``wake_us`` of now, or ends.
     """
-    settling = _StepBuilder(layout, group, now_us, worked_until_us=alive_us)
+    builder = _StepBuilder(layout, group, now_us, worked_until_us=alive_us)
     for index, task in enumerate(group.tasks):
         if task.status is TaskStatus.RUNNING:
-            settling.ended(index, outcome, b"")
-    return settling.step(start=False)
+            builder.apply_outcome(index, outcome, b"")
+    return builder.build(start=False)
 
 
 def stop(layout: Layout, group: TaskGroup, code: ReasonCode, now_us: int, message: str | None = None) -> Step:
-    """All of it is to stop: CANCELED, REPLACED, JOB_DELETED or EXECUTION_TIMEOUT. The first such word counts."""
+    """Stop the whole execution: CANCELED, REPLACED, JOB_DELETED or EXECUTION_TIMEOUT. Only the first stop counts."""
     if code not in STOP_CODES:
-        raise ValueError(f"{code} is no reason to stop an execution")
-    settling = _StepBuilder(layout, group, now_us)
-    settling.stop(code, message)
-    return settling.step()
+        raise ValueError(f"{code} cannot stop an execution; use one of {', '.join(STOP_CODES)}")
+    builder = _StepBuilder(layout, group, now_us)
+    builder.stop(code, message)
+    return builder.build()
 
 
 class _StepBuilder:
-    """One event being dealt with: the group thawed, changed task by task, and frozen again."""
+    """Applies one event to a mutable copy of a group, and builds the next step from it."""
 
     def __init__(self, layout: Layout, group: TaskGroup, now_us: int, *, worked_until_us: int | None = None) -> None:
         if [task.name for task in group.tasks] != [plan.name for plan in layout.tasks]:
-            raise ValueError("the group has other tasks than the version of the job it is said to run under")
+            raise ValueError("the tasks of the group differ from those of the job's version")
         self._layout = layout
         self._group = group
         self._tasks = list(group.tasks)
@@ -150,13 +151,13 @@ class _StepBuilder:
         self._start: list[Start] = []
         self._cancel: list[int] = []
 
-    # --- what happened
+    # --- events
 
-    def ended(self, index: int, outcome: Outcome, attempt_id: bytes) -> None:
+    def apply_outcome(self, index: int, outcome: Outcome, attempt_id: bytes) -> None:
         task, plan = self._tasks[index], self._layout.tasks[index]
         if task.status is not TaskStatus.RUNNING:
-            raise ValueError(f'the task "{task.name}" does not run, so no attempt of it can end')
-        worked_us = task.worked_us + self._since(task.attempt_us)
+            raise ValueError(f'task "{task.name}" is not running, so its attempt cannot end')
+        worked_us = task.worked_us + self._elapsed_us(task.attempt_us)
         self._tasks[index] = task = replace(task, worked_us=worked_us, attempt_us=None, lost=isinstance(outcome, Lost))
         if task.stopped_by is not None and not isinstance(outcome, Succeeded):
             self._finish(index, TaskStatus.CANCELED, getattr(outcome, "error", None))
@@ -166,11 +167,11 @@ class _StepBuilder:
             case Succeeded():
                 self._finish(index, TaskStatus.SUCCEEDED, None, outcome.result)
             case Failed() | TimedOut():
-                again = may_repeat and has_attempts_left(plan.effective, task.attempts)
-                if again and is_worth_retrying(plan.effective, outcome):
-                    said_us = outcome.retry_after_us if isinstance(outcome, Failed) else None
+                may_retry = may_repeat and has_attempts_left(plan.effective, task.attempts)
+                if may_retry and is_worth_retrying(plan.effective, outcome):
+                    retry_after_us = outcome.retry_after_us if isinstance(outcome, Failed) else None
                     backoff_us = retry_delay_us(plan.effective, task.attempts, attempt_id)
-                    self._retry(index, backoff_us if said_us is None else said_us, outcome.error)
+                    self._retry(index, backoff_us if retry_after_us is None else retry_after_us, outcome.error)
                 else:
                     timed_out = isinstance(outcome, TimedOut)
                     self._fail(index, TaskStatus.TIMED_OUT if timed_out else TaskStatus.FAILED, outcome.error)
@@ -209,7 +210,7 @@ class _StepBuilder:
             elif signalled or task.signal is None:
                 self._finish(index, TaskStatus.SUCCEEDED, None, signals[task.signal] if task.signal else None)
             else:
-                self._fail(index, TaskStatus.TIMED_OUT, f'the signal "{task.signal}" did not come in time')
+                self._fail(index, TaskStatus.TIMED_OUT, f'signal "{task.signal}" did not arrive in time')
 
     def stop(self, code: ReasonCode, message: str | None) -> None:
         if self._group.stop is not None:
@@ -218,18 +219,18 @@ class _StepBuilder:
         for index in range(len(self._tasks)):
             self._stop_task(index, StoppedBy(code=code))
 
-    # --- what follows
+    # --- the next step
 
-    def step(self, *, start: bool = True) -> Step:
+    def build(self, *, start: bool = True) -> Step:
         self._skip_unreachable_tasks()
         if start:
             self._start_ready()
-        group = self._frozen()
+        group = self._build_group()
         if all(task.status.final for task in group.tasks):
             return Step(group=group, end=_decide_end(self._layout, group))
         running = group.busy_us is not None
         waking = [task.wake_us for task in group.tasks if task.wake_us is not None]
-        if self._free():  # not started here: for whoever goes on
+        if self._find_startable():  # not started here: the next claim starts them
             waking.append(self._now_us)
         deadline_us = None
         if running and self._layout.execution_timeout_us and group.stop is None:
@@ -248,11 +249,11 @@ class _StepBuilder:
         for index, task in enumerate(self._tasks):
             if task.status is TaskStatus.RETRYING and _is_wake_due(task.wake_us, self._now_us):
                 self._run(index, task.attempts + 1)
-        for index in self._free():
+        for index in self._find_startable():
             self._run(index, 1)
 
-    def _held(self) -> bool:
-        """Under ``retry`` no other task starts while one is between its first failure and its last try."""
+    def _is_blocked_by_retry(self) -> bool:
+        """Return whether a task with ``on_failure: retry`` is being retried. No other task starts meanwhile."""
         return any(
             plan.effective.on_failure is OnFailure.RETRY
             and not task.status.final
@@ -260,9 +261,9 @@ class _StepBuilder:
             for plan, task in zip(self._layout.tasks, self._tasks, strict=True)
         )
 
-    def _free(self) -> list[int]:
-        """The indexes of tasks that have not started and may: all that they wait for has ended."""
-        if self._held():
+    def _find_startable(self) -> list[int]:
+        """Return the indexes of pending tasks whose predecessors have all ended."""
+        if self._is_blocked_by_retry():
             return []
         return [
             index
@@ -272,7 +273,7 @@ class _StepBuilder:
         ]
 
     def _skip_unreachable_tasks(self) -> None:
-        """In a graph, what needs something that did not succeed cannot run; and what needs that, neither."""
+        """In a graph, skip tasks whose needs did not succeed, and the tasks that need those."""
         if self._layout.mode is not Mode.GRAPH:
             return
         skipped = True
@@ -283,24 +284,24 @@ class _StepBuilder:
                 if task.status is not TaskStatus.PENDING or plan.cleanup:
                     continue
                 needs = [self._tasks[need] for need in plan.waits_for]
-                without = [need for need in needs if need.status.final and need.status is not TaskStatus.SUCCEEDED]
-                if without:
-                    by = StoppedBy(code=ReasonCode.UPSTREAM_FAILED, task=without[0].name)
+                unmet = [need for need in needs if need.status.final and need.status is not TaskStatus.SUCCEEDED]
+                if unmet:
+                    by = StoppedBy(code=ReasonCode.UPSTREAM_FAILED, task=unmet[0].name)
                     self._change(index, TaskStatus.SKIPPED, stopped_by=by)
                     skipped = True
 
-    def _frozen(self) -> TaskGroup:
+    def _build_group(self) -> TaskGroup:
         group = self._group
         busy = any(task.status is TaskStatus.RUNNING for task in self._tasks)
         return replace(
             group,
             tasks=tuple(self._tasks),
-            worked_us=group.worked_us + self._since(group.busy_us),
+            worked_us=group.worked_us + self._elapsed_us(group.busy_us),
             busy_us=self._now_us if busy else None,
         )
 
-    def _since(self, us: int | None) -> int:
-        """How long something went on; a clock that went back counts as none."""
+    def _elapsed_us(self, us: int | None) -> int:
+        """Return the time since ``us``; 0 if the clock went back."""
         return 0 if us is None else max(0, self._until_us - us)
 
     # --- changes of one task
@@ -316,7 +317,7 @@ class _StepBuilder:
         self._change(index, TaskStatus.RETRYING, wake_us=self._now_us + delay_us, error=_cut(error), **rest)
 
     def _fail(self, index: int, status: TaskStatus, error: str | None) -> None:
-        """Failed for good: what that means for the others is for its own strategy to say."""
+        """End a task that has no attempts left. Its ``on_failure`` decides about the other tasks."""
         self._finish(index, status, error)
         if self._layout.tasks[index].effective.on_failure is OnFailure.CONTINUE:
             return
@@ -342,14 +343,14 @@ class _StepBuilder:
         self._change(index, status, error=_cut(error), result=result)
 
     def _change(self, index: int, status: TaskStatus, **fields: Any) -> None:
-        """The only way from one status to another."""
+        """Change the status of a task. Every transition goes through here."""
         task = self._tasks[index]
         if status not in TASK_TRANSITIONS[task.status]:
-            raise AssertionError(f"{task.name}: {task.status.name} never becomes {status.name}")
-        asleep: dict[str, Any] = {"wake_us": None, "signal": None, "resumes": False}
+            raise AssertionError(f"{task.name}: invalid transition from {task.status.name} to {status.name}")
+        no_wait: dict[str, Any] = {"wake_us": None, "signal": None, "resumes": False}
         if status.final:
             fields["finished_us"] = self._now_us
-        self._tasks[index] = replace(task, **{"status": status, **asleep, **fields})
+        self._tasks[index] = replace(task, **{"status": status, **no_wait, **fields})
 
 
 def _is_wake_due(wake_us: int | None, now_us: int) -> bool:
@@ -361,7 +362,7 @@ def _cut(error: str | None) -> str | None:
 
 
 def _decide_end(layout: Layout, group: TaskGroup) -> End:
-    """The status of a group all of whose tasks have ended."""
+    """Decide the status of a group in which every task has ended."""
     statuses = [task.status for task in group.tasks]
     if all(status is TaskStatus.SUCCEEDED for status in statuses):
         return End(status=Status.SUCCEEDED, reason=Reason.of(ReasonCode.SUCCEEDED))
@@ -369,19 +370,24 @@ def _decide_end(layout: Layout, group: TaskGroup) -> End:
         status = Status.FAILED if group.stop is ReasonCode.EXECUTION_TIMEOUT else Status.CANCELED
         return End(status=status, reason=Reason.of(group.stop, group.stop_message))
     if group.aborted_by is not None:
-        culprit = group.tasks[layout.index_of(group.aborted_by)]
-        return _failure(culprit, f'The task "{culprit.name}" failed for good')
+        aborting = group.tasks[layout.index_of(group.aborted_by)]
+        return _build_failure(aborting, _describe_failure(aborting))
     failed = [task for task in group.tasks if task.status is not TaskStatus.SUCCEEDED and task.stopped_by is None]
     if TaskStatus.SUCCEEDED not in statuses:
         first = next((task for task in failed if task.lost), failed[0])
-        return _failure(first, "Every task failed" if len(statuses) > 1 else f'The task "{first.name}" failed for good')
+        return _build_failure(first, "Every task failed" if len(statuses) > 1 else _describe_failure(first))
     names = ", ".join(f'"{task.name}"' for task in failed[:5]) + (", …" if len(failed) > 5 else "")
-    message = f"{len(failed)} of {len(statuses)} tasks failed, and the job tolerates that: {names}."
+    message = f"{len(failed)} of {len(statuses)} tasks failed, and the job continued: {names}."
     return End(status=Status.COMPLETED_WITH_ERRORS, reason=Reason.of(ReasonCode.SOME_TASKS_FAILED, message))
 
 
-def _failure(task: TaskState, what: str) -> End:
+def _describe_failure(task: TaskState) -> str:
+    after = f" after {task.attempts} attempts" if task.attempts > 1 else ""
+    return f'Task "{task.name}" failed{after}'
+
+
+def _build_failure(task: TaskState, sentence: str) -> End:
     if task.lost:
         return End(status=Status.STALE, reason=Reason.of(ReasonCode.WORKER_LOST))
-    said = f": {task.error[:200]}" if task.error else "."
-    return End(status=Status.FAILED, reason=Reason.of(ReasonCode.TASK_FAILED, what + said))
+    error = f": {task.error[:200]}" if task.error else "."
+    return End(status=Status.FAILED, reason=Reason.of(ReasonCode.TASK_FAILED, sentence + error))

@@ -1,7 +1,7 @@
-"""Why no live node can take some work: the function, queue or labels that it needs and that none of them has.
+"""Shortage: explains why no live node can take some work, by the missing function, queue or label.
 
-A node tells the store what it offers when it registers. Work whose lane no live node suits would wait for ever without
-a word; here is the word.
+A node writes its offer to the store when it registers. Without this explanation, work that no live node can take would
+wait forever in silence.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,28 +12,28 @@ from msgspec import Struct
 from chronos.core.lane import Lane
 from chronos.core.node import Node
 
-_MAX_NAMED_NODES = 5  # live nodes that a sentence lists
+_MAX_NAMED_NODES = 5  # live nodes listed in a sentence
 
 
 class Offer(Struct, frozen=True, kw_only=True):
-    """What a node offers to work: the queues it serves (None: any) and the Python functions that it has."""
+    """The queues that a node serves (None: any) and the Python functions that it has."""
 
     queues: tuple[str, ...] | None = None
     functions: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
-        """The offer as a node's row keeps it; equal for equal offers."""
+        """The offer as stored with the node, equal for equal offers."""
         return msgspec.json.encode(self).decode()
 
 
 def build_offer(queues: Iterable[str] | None, functions: Iterable[str]) -> Offer:
-    """The offer of a node, in a fixed order."""
+    """Build the offer of a node, sorted."""
     return Offer(queues=None if queues is None else tuple(sorted(queues)), functions=tuple(sorted(functions)))
 
 
 def explain_shortage(lane: Lane, nodes: Sequence[Node]) -> str | None:
-    """Say why no live node can take work of a lane. None: one of them can, or an older release does not say."""
+    """Explain why no live node can take work of a lane. None: one can, or one is too old to publish its offer."""
     live = [node for node in nodes if node.stopped_us is None]
     workers = [node for node in live if node.slots > 0]
     if any(_is_suitable_node(lane, node) for node in workers):
@@ -41,24 +41,28 @@ def explain_shortage(lane: Lane, nodes: Sequence[Node]) -> str | None:
     if not live:
         return "no node is alive"
     if not workers:
-        return f"no live node runs work{_format_live_nodes(live)}"
+        return f"no live node runs jobs{_format_live_nodes(live)}"
     missing = [
-        *(f'has the function "{name}"' for name in lane.functions if not any(_has(node, name) for node in workers)),
+        *(
+            f'has the function "{name}"'
+            for name in lane.functions
+            if not any(_has_function(node, name) for node in workers)
+        ),
         *([] if any(_serves(node, lane.queue) for node in workers) else [f'serves the queue "{lane.queue}"']),
         *(
-            f"carries the label {key}={value}"
+            f"has the label {key}={value}"
             for key, value in lane.labels
             if lane.fallback_us is None and not any(node.labels.get(key) == value for node in workers)
         ),
     ]
     if missing:
         return f"no live node {' or '.join(missing)}{_format_live_nodes(live)}"
-    wanted = [
+    required = [
         f'the queue "{lane.queue}"',
         *(f'the function "{name}"' for name in lane.functions),
         *(f"the label {key}={value}" for key, value in lane.labels if lane.fallback_us is None),
     ]
-    return f"no live node has all of {', '.join(wanted)}{_format_live_nodes(live)}"
+    return f"no live node has all of {', '.join(required)}{_format_live_nodes(live)}"
 
 
 def _is_suitable_node(lane: Lane, node: Node) -> bool:
@@ -69,7 +73,7 @@ def _is_suitable_node(lane: Lane, node: Node) -> bool:
     return lane.suits(queues=offer.queues, labels=labels, functions=frozenset(offer.functions))
 
 
-def _has(node: Node, function: str) -> bool:
+def _has_function(node: Node, function: str) -> bool:
     offer = _offer(node)
     return offer is None or function in offer.functions
 

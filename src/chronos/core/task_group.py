@@ -1,4 +1,4 @@
-"""The tasks of one execution: how they are laid out (from the job's version), and where they stand (stored as JSON)."""
+"""The tasks of one execution: their layout, from the job's version, and their states, stored as JSON."""
 
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
@@ -16,45 +16,45 @@ from chronos.errors import Invalid
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskPlan:
-    """One task as its execution sees it."""
+    """One task of a layout: its predecessors and settings."""
 
     name: str
-    waits_for: tuple[int, ...]  # the indexes of the tasks that must have ended before it starts
+    waits_for: tuple[int, ...]  # indexes of the tasks that must end before it starts
     effective: EffectiveSettings
-    cleanup: bool  # its own setting is ``continue``: others' failures neither stop it nor leave it unstarted
+    cleanup: bool  # has its own ``on_failure: continue``: runs even if other tasks fail
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """What does not change while an execution runs; made anew from the version it runs under, never stored."""
+    """The fixed part of an execution. It is built from the job's version and never stored."""
 
     mode: Mode
     on_failure: OnFailure
-    execution_timeout_us: int  # 0: without limit
+    execution_timeout_us: int  # 0: no limit
     tasks: tuple[TaskPlan, ...]
 
     def index_of(self, task: str) -> int:
-        """Where a task stands. Raises ``Invalid`` for a name that the job does not have."""
+        """Return the index of a task. Raises ``Invalid`` for an unknown name."""
         for index, plan in enumerate(self.tasks):
             if plan.name == task:
                 return index
-        raise Invalid(f'there is no task "{task}" in this version of the job')
+        raise Invalid(f'unknown task "{task}" in this version of the job')
 
 
 def build_layout(spec: JobSpec, *upper: Settings) -> Layout:
-    """The tasks of a job under server and namespace settings, given from the outermost in.
+    """Build the layout of a job under server and namespace settings, outermost first.
 
-    Raises ``Invalid`` when names repeat, a task needs one that is not there, or needs go round in a circle; or when it
-    is not known what the job says.
+    Raises ``Invalid`` if two tasks have the same name, a task needs an unknown one, the needs form a circle, or the job
+    is unreadable.
     """
     ensure_readable(spec)
-    whole = resolve_settings(*upper, spec.settings)
+    job_settings = resolve_settings(*upper, spec.settings)
     indexes = {task.name: index for index, task in enumerate(spec.tasks)}
     if len(indexes) < len(spec.tasks):
         raise Invalid("two tasks of the job have the same name")
     plans = []
     for index, task in enumerate(spec.tasks):
-        match whole.mode:
+        match job_settings.mode:
             case Mode.SEQUENTIAL:
                 waits_for = tuple(range(index))
             case Mode.PARALLEL:
@@ -62,17 +62,17 @@ def build_layout(spec: JobSpec, *upper: Settings) -> Layout:
             case Mode.GRAPH:
                 unknown = [need for need in task.needs if need not in indexes]
                 if unknown:
-                    raise Invalid(f'the task "{task.name}" needs "{unknown[0]}", which the job does not have')
+                    raise Invalid(f'task "{task.name}" needs unknown task "{unknown[0]}"')
                 waits_for = tuple(indexes[need] for need in task.needs)
         effective = resolve_settings(*upper, spec.settings, task.settings)
         cleanup = task.settings.on_failure is OnFailure.CONTINUE
         plans.append(TaskPlan(name=task.name, waits_for=waits_for, effective=effective, cleanup=cleanup))
-    if whole.mode is Mode.GRAPH:
+    if job_settings.mode is Mode.GRAPH:
         _refuse_circles(plans)
     return Layout(
-        mode=whole.mode,
-        on_failure=whole.on_failure,
-        execution_timeout_us=whole.execution_timeout_us,
+        mode=job_settings.mode,
+        on_failure=job_settings.on_failure,
+        execution_timeout_us=job_settings.execution_timeout_us,
         tasks=tuple(plans),
     )
 
@@ -85,39 +85,39 @@ def _refuse_circles(plans: list[TaskPlan]) -> None:
         raise Invalid(f"the tasks need each other in a circle: {circle}") from None
 
 
-#: Why all of an execution may be told to stop.
+#: Reasons to stop a whole execution.
 STOP_CODES = (ReasonCode.CANCELED, ReasonCode.REPLACED, ReasonCode.JOB_DELETED, ReasonCode.EXECUTION_TIMEOUT)
 
 
 class StoppedBy(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Who ended a task before its time: another task, or what the code says."""
+    """Why a task was stopped: because ``task`` failed, or for the reason ``code``."""
 
     code: ReasonCode
     task: str | None = None
 
 
 class TaskState(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Where one task stands."""
+    """The state of one task."""
 
     name: str
     status: TaskStatus = TaskStatus.PENDING
     attempts: int = 0
-    started_us: int | None = None  # its first attempt
+    started_us: int | None = None  # start of its first attempt
     finished_us: int | None = None
-    attempt_us: int | None = None  # since when it runs, while it does
-    worked_us: int = 0  # over all its attempts
+    attempt_us: int | None = None  # start of the running attempt
+    worked_us: int = 0  # total time of its attempts
     error: str | None = None
     result: Any = None
-    wake_us: int | None = None  # of a retry or a wait
+    wake_us: int | None = None  # end of a backoff or a wait
     signal: str | None = None
     resumes: bool = False
-    lost: bool = False  # its last attempt ended with its worker
-    stopped_by: StoppedBy | None = None  # set while it still runs: it has been asked to stop
+    lost: bool = False  # its last attempt was lost with its node
+    stopped_by: StoppedBy | None = None  # set while it runs: it should stop
 
     def close(self, code: ReasonCode, now_us: int) -> "TaskState":
-        """The task where its execution ends around it: canceled or skipped by a stop, else failed if it had begun."""
-        begun = self.status in (TaskStatus.RUNNING, TaskStatus.RETRYING)
-        status = TaskStatus.FAILED if begun and code not in STOP_CODES else TaskStatus.CANCELED
+        """End the task with its execution: canceled or skipped after a stop, otherwise failed if it had started."""
+        started = self.status in (TaskStatus.RUNNING, TaskStatus.RETRYING)
+        status = TaskStatus.FAILED if started and code not in STOP_CODES else TaskStatus.CANCELED
         if self.status is TaskStatus.PENDING:
             status = TaskStatus.SKIPPED
         by = self.stopped_by or StoppedBy(code=code)
@@ -126,25 +126,25 @@ class TaskState(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class TaskGroup(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Where an execution stands: stored in its detail, so that any node can go on with it."""
+    """The state of an execution, stored in its detail, so that any node can continue it."""
 
     tasks: tuple[TaskState, ...]
     began_us: int
-    worked_us: int = 0  # while at least one task ran; what the execution timeout counts
-    busy_us: int | None = None  # since when at least one task runs, while one does
-    aborted_by: str | None = None  # the task whose failure ends the group
-    stop: ReasonCode | None = None  # why all of it was told to stop: canceled, replaced, its job deleted, too long
+    worked_us: int = 0  # time with at least one running task; counts against the execution timeout
+    busy_us: int | None = None  # start of the current time with at least one running task
+    aborted_by: str | None = None  # the task whose failure aborts the group
+    stop: ReasonCode | None = None  # the reason to stop all tasks
     stop_message: str | None = None
 
     def close(self, code: ReasonCode, now_us: int, message: str | None = None) -> "TaskGroup":
-        """All of it ends now, for this reason, without the node that would settle it: no task is left open."""
+        """End every open task now, for a reason from outside, without a node."""
         stopped = code in STOP_CODES
         tasks = tuple(task if task.status.final else task.close(code, now_us) for task in self.tasks)
-        said = {"stop": code, "stop_message": message} if stopped and self.stop is None else {}
-        return replace(self, tasks=tasks, busy_us=None, **said)
+        stop = {"stop": code, "stop_message": message} if stopped and self.stop is None else {}
+        return replace(self, tasks=tasks, busy_us=None, **stop)
 
     def shift(self, by_us: int) -> "TaskGroup":
-        """As if what runs had begun so much later: the clock was set forward, and that was no work."""
+        """Move the start of running attempts by ``by_us``, so that a jump of the clock does not count as work."""
         tasks = tuple(
             task if task.attempt_us is None else replace(task, attempt_us=task.attempt_us + by_us)
             for task in self.tasks

@@ -1,4 +1,4 @@
-"""API tokens: what is kept of them. Their text is shown once, to whoever made one, and is not kept at all."""
+"""API tokens as stored: only the hash. The text of a token is shown once, when it is created."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,12 +6,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiToken:
-    """A name, what it may do and where, and the hash by which it is known when it comes."""
+    """A named credential: its hash, its role and the namespaces where the role applies."""
 
     name: str
-    token_hash: str  # SHA-256 of its text, in hex
+    token_hash: str  # SHA-256 of the text, in hex
     role: str = "viewer"
-    namespaces: Sequence[str] | Mapping[str, str] | None = None  # where the role holds, or a role for each; None: all
-    created_us: int | None = None  # None: it stands in the configuration
+    namespaces: Sequence[str] | Mapping[str, str] | None = (
+        None  # namespaces of the role, or a role per namespace; None: all
+    )
+    created_us: int | None = None  # None: from the configuration
     expires_us: int | None = None
-    author: str = ""  # who made it
+    author: str = ""  # the user who created it

@@ -1,8 +1,8 @@
 """The declarative scheduler: a list of tasks, and two methods, ``initialize`` and ``stop``.
 
-``registration`` checks the list, ``task_jobs`` stores tasks as jobs of the engine, ``reconcile`` compares them with
-what is stored, ``callback_runner`` runs them, ``scheduler`` composes these. Other ways to use Chronos from Python
-belong in ``chronos.sdk``.
+``registration`` checks the list. ``task_jobs`` turns tasks into jobs of the engine. ``reconcile`` compares them with
+the stored jobs. ``callback_runner`` calls the callbacks. ``scheduler`` composes these. Other ways to use Chronos from
+Python belong in ``chronos.sdk``.
 """
 
 from chronos.declarative.errors import (

@@ -1,6 +1,6 @@
-"""The error taxonomy of the declarative scheduler: names, messages and details as its specification writes them.
+"""The errors of the declarative scheduler. Names, messages and details are those of its specification.
 
-``details`` has the specification's own keys. An error that stands for another one keeps it in ``details["cause"]``.
+``details`` has the keys of the specification. An error that wraps another one keeps it in ``details["cause"]``.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from chronos.errors import ChronosError, Conflict, Invalid
 
 
 class DeclarativeError(ChronosError):
-    """Root of what the declarative scheduler raises."""
+    """Root of the errors that the declarative scheduler raises."""
 
     def __init__(self, message: str, details: Mapping[str, Any] | None = None) -> None:
         super().__init__(message)
@@ -20,7 +20,7 @@ class DeclarativeError(ChronosError):
         return _rebuild, (type(self), str(self), self.details)
 
     def caused_by(self, cause: Exception) -> Self:
-        """The same error, with what it wraps among its details."""
+        """Set the wrapped error, also in the details, and return this one."""
         self.details["cause"] = cause
         self.__cause__ = cause
         return self
@@ -33,7 +33,7 @@ def _rebuild(kind: type[DeclarativeError], message: str, details: dict[str, Any]
 
 
 class SchedulerInitializationError(DeclarativeError):
-    """Something unexpected kept the scheduler from starting: a store that cannot be reached, for example."""
+    """The scheduler cannot start for another reason: an unreachable store, for example."""
 
     def __init__(self, cause: Exception) -> None:
         super().__init__(f"Cannot initialize scheduler: {cause}")
@@ -44,14 +44,14 @@ class SchedulerInitializationError(DeclarativeError):
 
 
 class RegistrationsNotArrayError(DeclarativeError, Invalid):
-    """What was given is no list of registrations."""
+    """The registrations are not a list."""
 
     def __init__(self) -> None:
         super().__init__("Registrations must be an array")
 
 
 class RegistrationShapeError(DeclarativeError, Invalid):
-    """A registration is no 4-tuple of the right types."""
+    """A registration is not a 4-tuple of the right types."""
 
     def __init__(self, index: int, received: object) -> None:
         super().__init__(
@@ -61,7 +61,7 @@ class RegistrationShapeError(DeclarativeError, Invalid):
 
 
 class InvalidRegistrationError(DeclarativeError, Invalid):
-    """A registration of the right shape that makes no sense."""
+    """A field of a registration has an invalid value."""
 
     def __init__(self, field: str, value: object, reason: str) -> None:
         super().__init__(f"Invalid registration: {field} {reason}", {"field": field, "value": value, "reason": reason})
@@ -75,14 +75,14 @@ class ScheduleDuplicateTaskError(DeclarativeError, Invalid):
 
 
 class SchedulerAlreadyActiveError(DeclarativeError, Conflict):
-    """``initialize`` was called while the scheduler is initializing or running; nothing was changed."""
+    """``initialize`` was called while the scheduler is initializing or running. Nothing was changed."""
 
     def __init__(self, state: str) -> None:
         super().__init__(f"Cannot initialize scheduler: scheduler is already {state}", {"currentState": state})
 
 
 class NegativeRetryDelayError(DeclarativeError, Invalid):
-    """A task cannot be tried again before it failed."""
+    """The retry delay of a registration is negative."""
 
     def __init__(self, delay_ms: float) -> None:
         super().__init__("Retry delay must be non-negative", {"retryDelayMs": delay_ms})
@@ -104,18 +104,18 @@ class CronExpressionInvalidError(_CronError):
 
 
 class InvalidCronExpressionError(_CronError):
-    """A text is no POSIX cron expression."""
+    """A text is not a POSIX cron expression."""
 
 
 class FieldParseError(DeclarativeError, Invalid):
-    """One field of a cron expression cannot be read."""
+    """One field of a cron expression is invalid."""
 
     def __init__(self, field: str, value: str, reason: str) -> None:
         super().__init__(f"{field} field {reason}", {"fieldValue": value, "fieldName": field})
 
 
 class CronCalculationError(DeclarativeError, Invalid):
-    """A cron expression has no occurrence to wait for."""
+    """A cron expression never matches."""
 
     def __init__(self, expression: str, current_time: str, cause: Exception) -> None:
         super().__init__(
@@ -135,14 +135,14 @@ class TaskTryDeserializeError(DeclarativeError):
 
 
 class TaskMissingFieldError(TaskTryDeserializeError):
-    """A field that must be there is not."""
+    """The persisted state lacks a required field."""
 
     def __init__(self, field: str) -> None:
         DeclarativeError.__init__(self, f"Missing required field: {field}", {"field": field})
 
 
 class TaskInvalidTypeError(TaskTryDeserializeError):
-    """A field has a value of another type."""
+    """A field of the persisted state has the wrong type."""
 
     def __init__(self, field: str, value: object, expected: str) -> None:
         actual = type(value).__name__
@@ -154,7 +154,7 @@ class TaskInvalidTypeError(TaskTryDeserializeError):
 
 
 class TaskInvalidValueError(TaskTryDeserializeError):
-    """A field has a value that it cannot have."""
+    """A field of the persisted state has an invalid value."""
 
     def __init__(self, field: str, value: object, reason: str) -> None:
         DeclarativeError.__init__(
@@ -165,7 +165,7 @@ class TaskInvalidValueError(TaskTryDeserializeError):
 
 
 class TaskInvalidStructureError(TaskTryDeserializeError):
-    """What is persisted under the task's name is no task of this scheduler."""
+    """The job with the task's name is not a task of this scheduler."""
 
     def __init__(self, message: str, value: object) -> None:
         DeclarativeError.__init__(self, message, {"value": value})

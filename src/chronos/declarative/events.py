@@ -1,7 +1,7 @@
-"""What the declarative scheduler tells: the events of its specification, as values.
+"""The events of the declarative scheduler, as its specification names them.
 
-They go to the ``on_event`` given to the scheduler and to the logger ``chronos.declarative``, in the order in which
-things happen. A watcher that raises is logged and otherwise ignored: nobody who watches can stop the work.
+Each event goes to the ``on_event`` of the scheduler and to the logger ``chronos.declarative``, in order. An
+``on_event`` that raises is logged and otherwise ignored, so it cannot stop the work.
 """
 
 import asyncio
@@ -14,14 +14,14 @@ from datetime import datetime, timedelta
 from chronos.core.outcome import to_storable_text
 
 LOGGER = logging.getLogger("chronos.declarative")
-MAX_WORDS = 4_000  # characters of an error's own
-TRACE_AGAIN = timedelta(minutes=1)  # from one traceback of a task in the log to the next
-LATE = timedelta(minutes=1)  # what a start may take after its minute; more is told as a warning
+MAX_ERROR_LENGTH = 4_000  # characters
+TRACEBACK_INTERVAL = timedelta(minutes=1)  # at most one traceback per task in this time
+LATE_AFTER = timedelta(minutes=1)  # a start that is later is logged as a warning
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerEvent:
-    """Something that happened; ``at`` is in UTC."""
+    """Base of the events. ``at`` is the time in UTC."""
 
     at: datetime
 
@@ -31,12 +31,15 @@ class SchedulerEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerInitializationStarted(SchedulerEvent):
-    """``initialize`` was called and begins."""
+    """``initialize`` was called and starts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerInitializationCompleted(SchedulerEvent):
-    """The scheduler runs. Each task is in one of the four classes; ``unregistered`` ones are kept and not run."""
+    """The scheduler runs. Each registered task is in one of the first four tuples.
+
+    ``unregistered`` tasks are in the store only; they are kept, and not run.
+    """
 
     new: tuple[str, ...] = ()
     preserved: tuple[str, ...] = ()
@@ -47,7 +50,7 @@ class SchedulerInitializationCompleted(SchedulerEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerInitializationFailed(SchedulerEvent):
-    """``initialize`` failed; the scheduler is as if it had not been called."""
+    """``initialize`` failed and had no effect."""
 
     error: BaseException
 
@@ -59,7 +62,7 @@ class SchedulerStopRequested(SchedulerEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerStopped(SchedulerEvent):
-    """Nothing of the scheduler runs any more."""
+    """The scheduler has stopped completely."""
 
 
 # --- its tasks
@@ -67,14 +70,14 @@ class SchedulerStopped(SchedulerEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskEvent(SchedulerEvent):
-    """Something about one task."""
+    """Base of the events of one task."""
 
     task: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskRunStarted(TaskEvent):
-    """The callback is called for an occurrence, ``late`` after it."""
+    """The callback is called for an occurrence, with the delay ``late``."""
 
     occurrence: datetime
     late: timedelta
@@ -82,14 +85,14 @@ class TaskRunStarted(TaskEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskRunCompleted(TaskEvent):
-    """The callback came to its end."""
+    """The callback returned."""
 
     duration: timedelta
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskRunFailed(TaskEvent):
-    """The callback raised; it is called again at ``pending_retry_until``, unless an occurrence comes first."""
+    """The callback raised. It is called again at ``pending_retry_until``, unless an occurrence comes first."""
 
     error: BaseException
     duration: timedelta
@@ -98,7 +101,7 @@ class TaskRunFailed(TaskEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskRetryStarted(TaskEvent):
-    """The callback is called again after it failed, ``late`` after the time of its retry."""
+    """The callback is called again after a failure, with the delay ``late``."""
 
     attempt: int
     late: timedelta
@@ -106,7 +109,7 @@ class TaskRetryStarted(TaskEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskRetryPreempted(TaskEvent):
-    """A retry is given up, because an occurrence came first; ``TaskRunStarted`` follows."""
+    """A retry is dropped because an occurrence came first. ``TaskRunStarted`` follows."""
 
 
 # --- polling
@@ -114,55 +117,55 @@ class TaskRetryPreempted(TaskEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PollingStarted(SchedulerEvent):
-    """Schedules are being watched."""
+    """The scheduler watches the schedules from now on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PollingStopRequested(SchedulerEvent):
-    """Nothing new is started from now on."""
+    """The scheduler starts nothing new from now on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PollingStopped(SchedulerEvent):
-    """Nothing runs, nothing is watched."""
+    """No callback runs, and no schedule is watched."""
 
 
 OnEvent = Callable[[SchedulerEvent], None]
 
 
 class EventEmitter:
-    """Tells one watcher and the logger."""
+    """Sends events to ``on_event`` and to the logger."""
 
     def __init__(self, on_event: OnEvent | None) -> None:
         self._on_event = on_event
-        self._traced: dict[str, datetime] = {}  # the last traceback of each task
+        self._traced_at: dict[str, datetime] = {}  # the last traceback per task
 
-    def tell(self, event: SchedulerEvent) -> None:
-        """Tell an event."""
-        level = _level(event)
+    def emit(self, event: SchedulerEvent) -> None:
+        """Log an event and pass it to ``on_event``."""
+        level = _choose_level(event)
         if LOGGER.isEnabledFor(level):
             name = type(event).__name__
-            said = {field.name: getattr(event, field.name) for field in fields(event) if field.name != "at"}
-            text = " ".join(f"{key}={_shown(value)}" for key, value in said.items())
-            extra = {"event": name, "details": said}
-            LOGGER.log(level, "%s", f"{name} {text}".rstrip(), extra=extra, exc_info=self._traceback(event))
+            details = {field.name: getattr(event, field.name) for field in fields(event) if field.name != "at"}
+            text = " ".join(f"{key}={_format_value(value)}" for key, value in details.items())
+            extra = {"event": name, "details": details}
+            LOGGER.log(level, "%s", f"{name} {text}".rstrip(), extra=extra, exc_info=self._choose_traceback(event))
         if self._on_event is not None:
             try:
                 self._on_event(event)
             except (Exception, asyncio.CancelledError):
                 LOGGER.exception("on_event raised for %s", type(event).__name__)
 
-    def _traceback(self, event: SchedulerEvent) -> BaseException | None:
-        """The error of a run that failed, whose traceback is logged; at most one per task and minute.
+    def _choose_traceback(self, event: SchedulerEvent) -> BaseException | None:
+        """The error whose traceback is to be logged: that of a failed run, once per task and minute.
 
-        None for one that holds lone surrogates, which no handler could write.
+        None for an error with lone surrogates, which log handlers cannot write.
         """
         if not isinstance(event, TaskRunFailed):
             return None
-        last = self._traced.get(event.task)
-        if last is not None and timedelta(0) <= event.at - last < TRACE_AGAIN:
+        last = self._traced_at.get(event.task)
+        if last is not None and timedelta(0) <= event.at - last < TRACEBACK_INTERVAL:
             return None
-        self._traced[event.task] = event.at
+        self._traced_at[event.task] = event.at
         try:
             "".join(traceback.format_exception(event.error)).encode()
         except UnicodeEncodeError:
@@ -170,19 +173,19 @@ class EventEmitter:
         return event.error
 
 
-def _level(event: SchedulerEvent) -> int:
+def _choose_level(event: SchedulerEvent) -> int:
     match event:
         case SchedulerInitializationFailed():
             return logging.ERROR
         case TaskRunFailed():
             return logging.WARNING
-        case TaskRunStarted(late=late) | TaskRetryStarted(late=late) if late > LATE:
+        case TaskRunStarted(late=late) | TaskRetryStarted(late=late) if late > LATE_AFTER:
             return logging.WARNING
         case _:
             return logging.INFO
 
 
-def _shown(value: object) -> str:
+def _format_value(value: object) -> str:
     match value:
         case tuple():
             return str(len(value))
@@ -191,17 +194,17 @@ def _shown(value: object) -> str:
         case str():
             return f'"{value}"'
         case BaseException():
-            return f'"{in_words(value)}"'
+            return f'"{describe_error(value)}"'
         case _:
             return str(value)
 
 
-def in_words(error: BaseException) -> str:
-    """An error as text that can be shown and stored, whatever its own words are or do."""
+def describe_error(error: BaseException) -> str:
+    """The type and message of an error as text that can be stored, even if its ``str()`` fails."""
     try:
         text = f"{type(error).__name__}: {error}"
-    except Exception:  # noqa: BLE001 - an error that cannot say what it is
+    except Exception:  # noqa: BLE001 - str() of the error failed
         text = type(error).__name__
-    if len(text) > MAX_WORDS:
-        text = text[: MAX_WORDS - 1] + "…"
+    if len(text) > MAX_ERROR_LENGTH:
+        text = text[: MAX_ERROR_LENGTH - 1] + "…"
     return to_storable_text(text)

@@ -1,4 +1,4 @@
-"""The engine's node behind a scheduler: its runner is the callbacks, its lane its own, its patience without limit."""
+"""The engine behind a declarative scheduler. Its runner calls the callbacks, and waits for them without limit."""
 
 import asyncio
 from dataclasses import replace
@@ -16,17 +16,17 @@ from chronos.engine.options import EngineOptions
 from chronos.runners.python.function_registry import FunctionRegistry
 from chronos.store.contract import Store
 
-#: Callbacks are waited for without limit, which is some thirty years here.
+#: The grace of about thirty years means no limit.
 OPTIONS = EngineOptions(slots=100, grace_s=1e9, timeout_grace_s=1e9)
 
-#: What the engine logs: what may make runs late. The runs themselves are told by the scheduler's own events.
-_LOGGED = (ProblemReported, ClockJumped, JobUnschedulable, NodeLost)
+#: The engine logs only what may delay runs. The scheduler's own events log the runs.
+_LOGGED_EVENTS = (ProblemReported, ClockJumped, JobUnschedulable, NodeLost)
 
 
 async def start_engine(store: Store, clock: Clock, callbacks: CallbackRunner, identifier: str, tasks: int) -> Engine:
-    """A running engine with a slot for every task, so that none waits for another."""
+    """Start an engine with a slot for every task, so that no task waits for another."""
     functions = FunctionRegistry()
-    functions.register(FUNCTION, _stands_in)
+    functions.register(FUNCTION, _placeholder)
     engine = make_engine(
         store,
         clock=clock,
@@ -34,33 +34,33 @@ async def start_engine(store: Store, clock: Clock, callbacks: CallbackRunner, id
             OPTIONS,
             node_name=f"declarative-{identifier[:8]}",
             slots=max(OPTIONS.slots, tasks),
-            labels=orphans.enter(identifier),
+            labels=orphans.register(identifier),
         ),
         runners={PYTHON: callbacks},
         functions=functions,
         logger=LOGGER.name,
-        logged=_LOGGED,
+        logged=_LOGGED_EVENTS,
     )
     try:
         await engine.start()
     except BaseException:
-        orphans.leave(identifier)
+        orphans.unregister(identifier)
         raise
     return engine
 
 
-async def mind(engine: Engine) -> None:
-    """Say so when the engine breaks: nothing would run any more."""
+async def watch_engine(engine: Engine) -> None:
+    """Log an error if the engine fails, because no task runs after that."""
     try:
         await engine.failed()
     except asyncio.CancelledError:
-        return  # as it is stopped
-    except Exception:  # noqa: BLE001 - whatever it was, it goes to the log
-        LOGGER.exception("the engine broke, and no task runs any more; stop the scheduler")
+        return  # the scheduler stops
+    except Exception:  # noqa: BLE001 - any error is logged
+        LOGGER.exception("the engine failed and runs no more tasks; stop the scheduler and initialize it again")
 
 
-async def _stands_in() -> None:
-    """Stands for the callbacks among the functions of the node, which makes their lane its own.
+async def _placeholder() -> None:
+    """Represents the callbacks among the functions of the node, so that the node serves their lane.
 
-    It is never called: the node's runner calls the callbacks.
+    It is never called: the runner of the node calls the callbacks.
     """

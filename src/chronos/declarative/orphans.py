@@ -1,8 +1,8 @@
-"""Tasks that were started by an instance which is gone, and had not finished.
+"""Takes over the unfinished tasks of schedulers that no longer run.
 
-Each scheduler has an identifier, which its node carries together with its process. Whatever a node holds whose process
-has ended, or whose scheduler in this very process is no more, is taken over at once: the lost try is recorded and the
-task made ready to start again. About other machines only their heartbeats can tell; the engine listens to those.
+Each scheduler has an identifier. Its node carries the identifier and the identity of its process. If that process has
+ended, or the scheduler was in this process and has stopped, its executions are taken over at once: the lost attempt is
+recorded and the task is made ready. For nodes on other machines the engine waits for missing heartbeats.
 """
 
 import asyncio
@@ -17,56 +17,56 @@ from chronos.process_identity import has_ended, identify_this_process
 from chronos.store.commands import Reap
 from chronos.store.contract import Store
 
-_SCHEDULER = "chronos/scheduler"
-_BATCH = 200
-_living: dict[str, asyncio.AbstractEventLoop] = {}  # the schedulers of this process, by identifier
+_LABEL = "chronos/scheduler"
+_BATCH_SIZE = 200
+_active: dict[str, asyncio.AbstractEventLoop] = {}  # the running schedulers of this process, by identifier
 
 
-def enter(identifier: str) -> dict[str, str]:
-    """A scheduler of this process begins to run; answers the labels of its node."""
-    _living[identifier] = asyncio.get_running_loop()
-    return {_SCHEDULER: identifier}
+def register(identifier: str) -> dict[str, str]:
+    """Note that a scheduler of this process runs. Returns the labels of its node."""
+    _active[identifier] = asyncio.get_running_loop()
+    return {_LABEL: identifier}
 
 
-def leave(identifier: str) -> None:
-    """It has stopped."""
-    _living.pop(identifier, None)
+def unregister(identifier: str) -> None:
+    """Note that a scheduler of this process has stopped."""
+    _active.pop(identifier, None)
 
 
 async def take_over(store: Store, clock: Clock) -> set[bytes]:
-    """Make ready what instances that are gone have left running; answers the jobs."""
+    """Make the executions of ended schedulers ready. Returns the ids of their jobs."""
     catalog = JobCatalog(store, NOTHING_SET, EventBus())
     jobs: set[bytes] = set()
     for node in await store.nodes():
-        if node.stopped_us is None and _gone(node):
+        if node.stopped_us is None and _has_ended(node):
             jobs |= await _reap(store, catalog, node, clock)
     return jobs
 
 
-def _gone(node: Node) -> bool:
-    identifier = node.labels.get(_SCHEDULER)
+def _has_ended(node: Node) -> bool:
+    identifier = node.labels.get(_LABEL)
     if identifier is None or node.process is None:
         return False
     if node.process != identify_this_process():
         return has_ended(node.process)
-    loop = _living.get(identifier)
+    loop = _active.get(identifier)
     return loop is None or loop.is_closed()
 
 
 async def _reap(store: Store, catalog: JobCatalog, node: Node, clock: Clock) -> set[bytes]:
     held = await store.held_by(node.number)
     reaped: set[bytes] = set()
-    for batch in [held[i : i + _BATCH] for i in range(0, len(held), _BATCH)] or [[]]:
+    for batch in [held[i : i + _BATCH_SIZE] for i in range(0, len(held), _BATCH_SIZE)] or [[]]:
         now_us = clock.now_us()
         entries = await catalog.fetch((execution.job, execution.job_version) for execution in batch)
         rows = tuple(
-            decide_takeover(entries[of], execution, now_us).to_row(execution)
+            decide_takeover(entries[version], execution, now_us).to_row(execution)
             for execution in batch
-            if (of := (execution.job, execution.job_version)) in entries
+            if (version := (execution.job, execution.job_version)) in entries
         )
         last = not held or batch[-1] is held[-1]
-        done = await store.apply(Reap(node=node.number, beat=node.beat, rows=rows, now_us=now_us, last=last))
-        if done is None:
+        reaped_ids = await store.apply(Reap(node=node.number, beat=node.beat, rows=rows, now_us=now_us, last=last))
+        if reaped_ids is None:
             break
-        reaped |= {execution.job for execution in batch if execution.id in done}
+        reaped |= {execution.job for execution in batch if execution.id in reaped_ids}
     return reaped

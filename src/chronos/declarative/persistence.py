@@ -1,9 +1,10 @@
-"""Writing what was resolved, so that all of it stands or nothing of it.
+"""Writes a resolution to the store, completely or not at all.
 
-Definitions, which is every override, are one command, and one transaction: whoever is killed meanwhile leaves all of it
-behind or nothing. Before it, tasks that have never run let go of what they missed. That is no override: each stands for
-itself, and the next ``initialize`` would come to the same. Should anything fail, what was done by then is taken back,
-as far as the store can be reached. What was sent cannot be called back, so neither can whoever waits for it.
+- All definitions are one command and one transaction, so a killed process leaves all of them or none.
+- Before that, tasks that never ran skip the occurrences they missed. Each skip is independent, and the next
+  ``initialize`` would decide the same.
+- If anything fails, the writes so far are undone, as far as the store can be reached.
+- A command that was sent cannot be called back, so a cancelled caller waits for its result.
 """
 
 import asyncio
@@ -18,12 +19,12 @@ from chronos.store.commands import Command, Saved, SetJobState
 from chronos.store.contract import Store
 
 log = logging.getLogger("chronos.declarative")
-_AT_ONCE = 500  # small commands that are sent together, and share transactions
+_BATCH_SIZE = 500  # small commands that are sent together and share transactions
 T = TypeVar("T")
 
 
 class TaskWriter:
-    """One resolution on its way into a store."""
+    """Writes one resolution, and can undo it."""
 
     def __init__(self, store: Store, resolution: Resolution, jobs: Mapping[str, Job], now_us: int) -> None:
         self._store, self._resolution, self._jobs, self._now_us = store, resolution, jobs, now_us
@@ -31,47 +32,47 @@ class TaskWriter:
         self._saved: list[Saved] = []
 
     async def apply(self) -> None:
-        """Write all of it, or raise with nothing of it written."""
+        """Write everything, or undo and raise."""
         try:
-            await patiently(self._apply())
+            await run_to_completion(self._apply())
         except BaseException:
-            await self.take_back()
+            await self.undo()
             raise
 
-    async def take_back(self) -> None:
-        """Set everything back to how it was."""
+    async def undo(self) -> None:
+        """Restore the previous definitions and states. A failure is only logged."""
         try:
-            await patiently(self._take_back())
+            await run_to_completion(self._undo())
         except ChronosError:
-            log.exception("what initialize had written could not be taken back")
+            log.exception("cannot undo the writes of the failed initialize")
 
     async def _apply(self) -> None:
         self._changed = self._resolution.changes
-        await send_all(self._store, self._changed)
+        await apply_all(self._store, self._changed)
         if self._resolution.save is not None:
             self._saved = await self._store.apply(self._resolution.save)
 
-    async def _take_back(self) -> None:
+    async def _undo(self) -> None:
         saved, self._saved = self._saved, []
         changed, self._changed = self._changed, ()
         if saved and self._resolution.save is not None:
             await self._store.apply(undo_save(self._resolution.save, self._jobs, saved, self._now_us))
-        await send_all(self._store, undo_changes(changed, self._jobs, self._now_us))
+        await apply_all(self._store, undo_changes(changed, self._jobs, self._now_us))
 
 
-async def send_all(store: Store, commands: Iterable[Command[Any]]) -> None:
-    """Apply commands that stand for themselves, in any order; raises the first error when all have been answered."""
-    waiting = list(commands)
-    for begin in range(0, len(waiting), _AT_ONCE):
-        sent = (store.apply(command) for command in waiting[begin : begin + _AT_ONCE])
-        for answer in await asyncio.gather(*sent, return_exceptions=True):
-            if isinstance(answer, BaseException):
-                raise answer
+async def apply_all(store: Store, commands: Iterable[Command[Any]]) -> None:
+    """Apply independent commands in any order. Raises the first error after its whole batch has been applied."""
+    pending = list(commands)
+    for start in range(0, len(pending), _BATCH_SIZE):
+        calls = (store.apply(command) for command in pending[start : start + _BATCH_SIZE])
+        for result in await asyncio.gather(*calls, return_exceptions=True):
+            if isinstance(result, BaseException):
+                raise result
 
 
-async def patiently(work: Coroutine[Any, Any, T]) -> T:
-    """Work that comes to its end although whoever waits for it is cancelled, and learns of that only afterwards."""
-    task = asyncio.ensure_future(work)
+async def run_to_completion(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end even if the caller is cancelled. The cancellation is raised afterwards."""
+    task = asyncio.ensure_future(coroutine)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
         try:
@@ -79,6 +80,6 @@ async def patiently(work: Coroutine[Any, Any, T]) -> T:
         except asyncio.CancelledError as error:
             cancelled = error
     if cancelled is not None:
-        task.exception()  # seen: being cancelled goes first
+        task.exception()  # retrieved, and dropped in favour of the cancellation
         raise cancelled
     return task.result()

@@ -1,4 +1,4 @@
-"""POSIX cron expressions as the declarative scheduler takes them: five strict fields, read in the host's time zone."""
+"""POSIX cron expressions of the declarative scheduler: five strict fields, in the host's time zone."""
 
 import re
 from functools import lru_cache
@@ -15,80 +15,80 @@ from chronos.declarative.errors import CronCalculationError, FieldParseError, In
 from chronos.errors import InvalidSchedule
 
 FIELDS = ("minute", "hour", "day", "month", "weekday")
-WHOLE = "expression"  # where no single field is at fault
+WHOLE_EXPRESSION = "expression"  # the field of an error where no single field is at fault
 MAX_EXPRESSION = 4_096
-_KEPT = 4_096  # expressions read once: many tasks have the same
+_CACHE_SIZE = 4_096  # many tasks have the same expression
 _ALL_MONTHS = (1 << 13) - 2
 _FIELD = re.compile(r"[^ \t]+")
 
 
-@lru_cache(maxsize=_KEPT)
+@lru_cache(maxsize=_CACHE_SIZE)
 def parse_cron_expression(expression: str) -> Cron:
-    """The readings of the clock that an expression matches.
+    """Parse an expression.
 
-    Raises ``InvalidCronExpressionError``, caused by a ``FieldParseError`` where it is one field that is wrong.
+    Raises ``InvalidCronExpressionError``, caused by a ``FieldParseError`` where a single field is invalid.
     """
     if len(expression) > MAX_EXPRESSION:
         raise InvalidCronExpressionError(
-            expression[:80] + "…", WHOLE, f"has {len(expression)} characters, allowed {MAX_EXPRESSION}"
+            expression[:80] + "…", WHOLE_EXPRESSION, f"has {len(expression)} characters, allowed {MAX_EXPRESSION}"
         )
     try:
         return parse_cron(expression, dialect="posix")
     except InvalidSchedule as error:
         if error.field is None:
-            raise InvalidCronExpressionError(expression, WHOLE, error.reason).caused_by(error) from error
+            raise InvalidCronExpressionError(expression, WHOLE_EXPRESSION, error.reason).caused_by(error) from error
         value = _FIELD.findall(expression)[FIELDS.index(error.field)]
         cause = FieldParseError(error.field, value, error.reason).caused_by(error)
         raise InvalidCronExpressionError(expression, error.field, error.reason).caused_by(cause) from cause
 
 
-def schedule_spec(expression: str, cron: Cron, zone: str) -> ScheduleSpec:
-    """The expression as a schedule of the engine: literal about changes of the clock, in the host's zone.
+def to_schedule_spec(expression: str, cron: Cron, zone: str) -> ScheduleSpec:
+    """The expression as a schedule of the engine, with literal clock changes, in the host's zone.
 
-    The engine takes texts up to a bound that only lists written out in full exceed; these are written shorter.
+    An expression longer than the engine accepts, which is one with long lists, is rewritten with ranges.
     """
-    text = expression if len(expression) <= MAX_LENGTH else _shorter(cron)
+    text = expression if len(expression) <= MAX_LENGTH else _write_short(cron)
     return ScheduleSpec(text=text, timezone=zone, dialect="posix", dst="literal")
 
 
-@lru_cache(maxsize=_KEPT)
-def schedule_of(spec: ScheduleSpec) -> Schedule:
-    """The schedule itself; the same for all tasks with the expression."""
+@lru_cache(maxsize=_CACHE_SIZE)
+def parse_schedule_spec(spec: ScheduleSpec) -> Schedule:
+    """Parse a schedule, once for all tasks with the same expression."""
     return spec.parse("")
 
 
-def first_occurrence_us(schedule: Schedule, now_us: int, expression: str) -> int:
-    """The current minute, if the expression matches it, else the next one that it does.
+def find_first_occurrence_us(schedule: Schedule, now_us: int, expression: str) -> int:
+    """The current minute if the expression matches it, otherwise the next match.
 
-    Raises ``CronCalculationError`` where there is none.
+    Raises ``CronCalculationError`` where the expression never matches.
     """
-    found = schedule.next_us(now_us - MINUTE_US)
-    if found is None:
+    first_us = schedule.next_us(now_us - MINUTE_US)
+    if first_us is None:
         cause = InvalidSchedule(expression, "never matches: no such date exists", subject="the expression")
         raise CronCalculationError(expression, from_us(now_us).isoformat(), cause)
-    return found
+    return first_us
 
 
-def rare(cron: Cron) -> bool:
-    """Whether years may lie between two occurrences."""
+def is_rare(cron: Cron) -> bool:
+    """Whether there may be years between two occurrences."""
     return cron.months != _ALL_MONTHS
 
 
-def _shorter(cron: Cron) -> str:
-    free = (
-        _fits(cron.minutes, 0, 59),
-        _fits(cron.hours, 0, 23),
-        _fits(cron.days, 1, 31),
-        _fits(cron.months, 1, 12),
-        _fits(cron.weekdays, 0, 6),
+def _write_short(cron: Cron) -> str:
+    fields = (
+        _write_field(cron.minutes, 0, 59),
+        _write_field(cron.hours, 0, 23),
+        _write_field(cron.days, 1, 31),
+        _write_field(cron.months, 1, 12),
+        _write_field(cron.weekdays, 0, 6),
     )
-    if cron.either:  # both day fields are restricted, though perhaps to everything
-        free = (*free[:2], free[2].replace("*", "1-31"), free[3], free[4].replace("*", "0-6"))
-    return " ".join(free)
+    if cron.either:  # both day fields are lists, even if they list every day
+        fields = (*fields[:2], fields[2].replace("*", "1-31"), fields[3], fields[4].replace("*", "0-6"))
+    return " ".join(fields)
 
 
-def _fits(mask: int, low: int, high: int) -> str:
-    """A field as the fewest ranges."""
+def _write_field(mask: int, low: int, high: int) -> str:
+    """A field with the fewest ranges."""
     values = [value for value in range(low, high + 1) if mask >> value & 1]
     if len(values) == high - low + 1:
         return "*"

@@ -1,7 +1,7 @@
-"""Registrations: 4-tuples of task name, POSIX cron expression, async callback and retry delay, and their faults.
+"""Registrations: 4-tuples of task name, POSIX cron expression, async callback and retry delay.
 
-They are looked at one after the other, and each in this order: its shape, its name, whether the name was there before,
-its cron expression, its callback, its retry delay. The first fault is raised; nothing has happened by then.
+They are checked in order, and each one in this order: shape, name, duplicate name, cron expression, callback, retry
+delay. The first fault is raised, before anything else happens.
 """
 
 import inspect
@@ -22,16 +22,16 @@ from chronos.declarative.errors import (
 )
 from chronos.declarative.posix_cron import parse_cron_expression
 
-Callback = Callable[[], Awaitable[object]]  # what it gives is ignored
-Given = tuple[str, str, Callback, timedelta]  # as a program writes it
-MAX_NAME = 1_000  # bytes: what every store can index
+Callback = Callable[[], Awaitable[object]]  # the result is ignored
+RegistrationTuple = tuple[str, str, Callback, timedelta]
+MAX_NAME = 1_000  # bytes; every store can index this
 MAX_DELAY = timedelta(days=36_525)
 _MICROSECOND = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registration:
-    """One task as it was registered, known to make sense."""
+    """One registered task, checked."""
 
     name: str
     expression: str
@@ -40,26 +40,26 @@ class Registration:
     retry_delay_us: int
 
 
-def read_registrations(given: object) -> tuple[Registration, ...]:
-    """The registrations, or the first thing that is wrong with them."""
-    if not isinstance(given, list | tuple):
+def read_registrations(registrations: object) -> tuple[Registration, ...]:
+    """Check registrations. Raises an error for the first fault."""
+    if not isinstance(registrations, list | tuple):
         raise RegistrationsNotArrayError
     seen: set[str] = set()
-    return tuple(_registration(index, one, seen) for index, one in enumerate(given))
+    return tuple(_read_registration(index, item, seen) for index, item in enumerate(registrations))
 
 
-def _registration(index: int, given: object, seen: set[str]) -> Registration:
-    match given:
+def _read_registration(index: int, item: object, seen: set[str]) -> Registration:
+    match item:
         case [str() as name, str() as expression, callback, timedelta() as delay] if callable(callback):
             pass
         case _:
-            raise RegistrationShapeError(index, given)
-    name, expression = _plain(name), _plain(expression)
+            raise RegistrationShapeError(index, item)
+    name, expression = _to_plain_str(name), _to_plain_str(expression)
     _check_name(name)
     if name in seen:
         raise ScheduleDuplicateTaskError(name)
     seen.add(name)
-    cron = _cron(expression)
+    cron = _parse_cron(expression)
     _check_callback(callback)
     if delay < timedelta(0):
         raise NegativeRetryDelayError(delay / timedelta(milliseconds=1))
@@ -70,8 +70,8 @@ def _registration(index: int, given: object, seen: set[str]) -> Registration:
     )
 
 
-def _plain(text: str) -> str:
-    """The text itself, where it is of a kind of its own: an enumeration's, for example."""
+def _to_plain_str(text: str) -> str:
+    """The text of an instance of a ``str`` subclass, such as a ``StrEnum``."""
     return text if type(text) is str else str.__str__(text)
 
 
@@ -88,7 +88,7 @@ def _check_name(name: str) -> None:
         raise InvalidRegistrationError("name", name, f"must not be longer than {MAX_NAME} bytes, got {length}")
 
 
-def _cron(expression: str) -> Cron:
+def _parse_cron(expression: str) -> Cron:
     try:
         return parse_cron_expression(expression)
     except InvalidCronExpressionError as error:
@@ -99,8 +99,8 @@ def _cron(expression: str) -> Cron:
 
 
 def _check_callback(callback: Callable[..., object]) -> None:
-    if type(callback) is FunctionType and _plainly_async(callback):
-        return  # at a glance: the rest takes a while, and there may be very many
+    if type(callback) is FunctionType and _is_plain_async_function(callback):
+        return  # fast path: the checks below are slow, and there may be very many registrations
     call = None if isinstance(callback, type) else getattr(callback, "__call__", None)  # noqa: B004 - it may be async
     if not (inspect.iscoroutinefunction(callback) or inspect.iscoroutinefunction(call)):
         raise InvalidRegistrationError("callback", callback, "must be an async function")
@@ -110,8 +110,8 @@ def _check_callback(callback: Callable[..., object]) -> None:
         raise InvalidRegistrationError("callback", callback, "must take no arguments") from None
 
 
-def _plainly_async(function: FunctionType) -> bool:
-    """Whether it is an ``async def`` without any parameter, and does not pretend to be another."""
+def _is_plain_async_function(function: FunctionType) -> bool:
+    """Whether it is an ``async def`` without parameters and without attributes that could hide another function."""
     code = function.__code__
     parameters = code.co_argcount + code.co_kwonlyargcount
     return bool(code.co_flags & inspect.CO_COROUTINE) and not parameters and not function.__dict__

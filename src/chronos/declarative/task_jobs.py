@@ -1,17 +1,17 @@
-"""Tasks as jobs of the engine, and back: how a registration is stored, and how its state is read from the records.
+"""Converts tasks to jobs of the engine, and stored jobs back to the state of tasks.
 
-A task is a job of one Python target in a namespace of its own. The target's options hold the registration as it was
-written, which is what later ones are compared with; schedule and settings follow from it:
+A task is a job with one Python target, in a namespace of its own. The options of the target keep the registration as
+written, so that later registrations can be compared with it. Schedule and settings follow from it:
 
 =========================  ==========================================================================================
 the specification          the engine's setting
 =========================  ==========================================================================================
 strict POSIX cron          dialect ``posix``, dst ``literal``, the host's zone
 retry until success        ``max_attempts`` without limit, a constant interval without jitter
-the next occurrence goes   overlap ``replace``: it ends a waiting retry at once; a running callback does not listen
-before a retry             when it is asked to end, so the occurrence waits for it, and the latest one only
-at most one make-up run    recovery ``last``, for everything that is a whole minute late
-callbacks here only        a lane that asks for a function which no other program has
+the next occurrence goes   overlap ``replace``: it ends a waiting retry at once. A running callback ignores the
+before a retry             request to stop, so the latest occurrence waits for it
+at most one make-up run    recovery ``last``, for occurrences that are a whole minute late
+callbacks here only        a lane with a function that no other program has
 =========================  ==========================================================================================
 """
 
@@ -47,20 +47,20 @@ from chronos.declarative.errors import (
     TaskInvalidValueError,
     TaskMissingFieldError,
 )
-from chronos.declarative.posix_cron import parse_cron_expression, rare, schedule_spec
+from chronos.declarative.posix_cron import is_rare, parse_cron_expression, to_schedule_spec
 from chronos.declarative.registration import Registration
 
 NAMESPACE = "declarative"
-FUNCTION = "chronos.declarative"  # what a worker must have, and only this face has
+FUNCTION = "chronos.declarative"  # the function in the lane, which only a declarative scheduler has
 TASK = "callback"
-_KEPT_US = 90 * DAY_US
-_KEPT_LONG_US = 3_660 * DAY_US  # the 29th of February may be eight years away
+_RETENTION_US = 90 * DAY_US
+_LONG_RETENTION_US = 3_660 * DAY_US  # the 29th of February may be eight years away
 _US = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredTaskState:
-    """One task as it is persisted. Times are in UTC."""
+    """The persisted state of one task. Times are in UTC."""
 
     name: str
     cron_expression: str
@@ -74,44 +74,46 @@ class DeclaredTaskState:
         return self.retry_delay // _US
 
 
-def job_spec(registration: Registration, zone: str) -> JobSpec:
-    """The job of a registration."""
+def to_job_spec(registration: Registration, zone: str) -> JobSpec:
+    """The job definition of a registration."""
     options = {
         "name": FUNCTION,
         "cron_expression": registration.expression,
         "retry_delay_us": registration.retry_delay_us,
     }
     return JobSpec(
-        schedule=schedule_spec(registration.expression, registration.cron, zone),
+        schedule=to_schedule_spec(registration.expression, registration.cron, zone),
         tasks=(Task(name=TASK, target=Target(kind=PYTHON, options=options)),),
-        settings=_settings(registration.retry_delay_us, _KEPT_LONG_US if rare(registration.cron) else _KEPT_US),
+        settings=_make_settings(
+            registration.retry_delay_us, _LONG_RETENTION_US if is_rare(registration.cron) else _RETENTION_US
+        ),
     )
 
 
-def gate_of(spec: JobSpec) -> GateSpec:
-    """What the store decides the job's admissions by."""
+def to_gate_spec(spec: JobSpec) -> GateSpec:
+    """The gate of a task's job."""
     retention = spec.settings.retention
-    return _gate(None if retention is None else retention.max_age_us)
+    return _make_gate_spec(None if retention is None else retention.max_age_us)
 
 
 @lru_cache
-def _gate(kept_us: int | None) -> GateSpec:
-    """The same for all tasks, but for how long their history is kept."""
-    effective = resolve_settings(_settings(0, _KEPT_US if kept_us is None else kept_us))
+def _make_gate_spec(retention_us: int | None) -> GateSpec:
+    """The gate is the same for all tasks, except for the retention."""
+    effective = resolve_settings(_make_settings(0, _RETENTION_US if retention_us is None else retention_us))
     return build_gate_spec(effective, Lane(queue=NAMESPACE, functions=(FUNCTION,)).text)
 
 
 def is_task(job: Job) -> bool:
-    """Whether a job of the namespace is one of this face, in whatever state."""
+    """Whether a job of the namespace is a task of a declarative scheduler, in any state."""
     tasks = job.spec.tasks
     return len(tasks) == 1 and tasks[0].target.kind == PYTHON and tasks[0].target.options.get("name") == FUNCTION
 
 
-def persisted(job: Job, record: Mapping[str, Any] | None = None) -> DeclaredTaskState:
-    """The task that a job is, with what its records say. Raises ``TaskTryDeserializeError``."""
+def read_task_state(job: Job, record: Mapping[str, Any] | None = None) -> DeclaredTaskState:
+    """The state of a job's task; ``record`` has the times from its executions. Raises ``TaskTryDeserializeError``."""
     if not is_task(job):
         raise TaskInvalidStructureError(
-            f'The job "{job.name}" of the namespace "{NAMESPACE}" is no task of this scheduler; rename or delete it',
+            f'The job "{job.name}" of the namespace "{NAMESPACE}" is not a task of this scheduler; rename or delete it',
             job.spec.tasks,
         )
     options = {key: value for key, value in job.spec.tasks[0].target.options.items() if key != "name"}
@@ -119,21 +121,21 @@ def persisted(job: Job, record: Mapping[str, Any] | None = None) -> DeclaredTask
 
 
 def deserialize(value: object) -> DeclaredTaskState:
-    """The state of a task from plain values, times in microseconds. Raises ``TaskTryDeserializeError``."""
+    """Read the state of a task from plain values; times are microseconds. Raises ``TaskTryDeserializeError``."""
     if not isinstance(value, Mapping):
-        raise TaskInvalidStructureError("The persisted state of a task is no object", value)
-    expression = _expression(_text(value, "cron_expression"))
+        raise TaskInvalidStructureError("The persisted state of a task is not an object", value)
+    expression = _check_expression(_read_text(value, "cron_expression"))
     return DeclaredTaskState(
-        name=_text(value, "name"),
+        name=_read_text(value, "name"),
         cron_expression=expression,
-        retry_delay=_number(value, "retry_delay_us") * _US,
-        last_attempt_at=_time(value, "last_attempt_us"),
-        last_success_at=_time(value, "last_success_us"),
-        pending_retry_until=_time(value, "pending_retry_us"),
+        retry_delay=_read_number(value, "retry_delay_us") * _US,
+        last_attempt_at=_read_time(value, "last_attempt_us"),
+        last_success_at=_read_time(value, "last_success_us"),
+        pending_retry_until=_read_time(value, "pending_retry_us"),
     )
 
 
-def _settings(delay_us: int, kept_us: int) -> Settings:
+def _make_settings(delay_us: int, retention_us: int) -> Settings:
     return Settings(
         mode=Mode.SEQUENTIAL,
         on_failure=OnFailure.FAIL_FAST,
@@ -145,21 +147,21 @@ def _settings(delay_us: int, kept_us: int) -> Settings:
         overlap=Overlap.REPLACE,
         delivery=Delivery.AT_LEAST_ONCE,
         recovery=Recovery(strategy=RecoveryStrategy.LAST, after_us=MINUTE_US - 1),
-        retention=Retention(max_age_us=kept_us),
+        retention=Retention(max_age_us=retention_us),
         queue=NAMESPACE,
     )
 
 
-def _text(value: Mapping[Any, Any], field: str) -> str:
-    found = _found(value, field)
-    if not isinstance(found, str):
-        raise TaskInvalidTypeError(field, found, "str")
-    if not found:
-        raise TaskInvalidValueError(field, found, "must be a non-empty string")
-    return found
+def _read_text(value: Mapping[Any, Any], field: str) -> str:
+    content = _get_field(value, field)
+    if not isinstance(content, str):
+        raise TaskInvalidTypeError(field, content, "str")
+    if not content:
+        raise TaskInvalidValueError(field, content, "must be a non-empty string")
+    return content
 
 
-def _expression(text: str) -> str:
+def _check_expression(text: str) -> str:
     try:
         parse_cron_expression(text)
     except InvalidCronExpressionError as error:
@@ -167,26 +169,26 @@ def _expression(text: str) -> str:
     return text
 
 
-def _number(value: Mapping[Any, Any], field: str) -> int:
-    found = _found(value, field)
-    if not isinstance(found, int) or isinstance(found, bool):
-        raise TaskInvalidTypeError(field, found, "int")
-    if found < 0:
-        raise TaskInvalidValueError(field, found, "must be non-negative")
-    return found
+def _read_number(value: Mapping[Any, Any], field: str) -> int:
+    content = _get_field(value, field)
+    if not isinstance(content, int) or isinstance(content, bool):
+        raise TaskInvalidTypeError(field, content, "int")
+    if content < 0:
+        raise TaskInvalidValueError(field, content, "must be non-negative")
+    return content
 
 
-def _time(value: Mapping[Any, Any], field: str) -> datetime | None:
+def _read_time(value: Mapping[Any, Any], field: str) -> datetime | None:
     if value.get(field) is None:
         return None
-    found = _number(value, field)
+    content = _read_number(value, field)
     try:
-        return from_us(found)
+        return from_us(content)
     except (OverflowError, ValueError) as error:
-        raise TaskInvalidValueError(field, found, "is no time within the calendar").caused_by(error) from error
+        raise TaskInvalidValueError(field, content, "is outside the calendar").caused_by(error) from error
 
 
-def _found(value: Mapping[Any, Any], field: str) -> Any:
+def _get_field(value: Mapping[Any, Any], field: str) -> Any:
     if field not in value:
         raise TaskMissingFieldError(field)
     return value[field]

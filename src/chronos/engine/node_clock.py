@@ -97,7 +97,7 @@ class NodeClock:
             if store_us is None:
                 break
             took_us = math.ceil(took_s * 1e6)
-            offset_us = nearest_offset_us(offset_us, told_us=store_us, answered_us=answered_us, took_us=took_us)
+            offset_us = nearest_offset_us(offset_us, remote_us=store_us, received_us=answered_us, round_trip_us=took_us)
             if took_s <= _QUICK_CLOCK_READ_S:
                 break
         self.offset_us, self._has_store_clock = offset_us, store_us is not None

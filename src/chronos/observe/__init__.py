@@ -1,4 +1,4 @@
-"""Consumers of the engine's events: metrics and log lines.
+"""Observability: turns the engine's events into metrics and log lines.
 
-Nothing here changes what the engine does. Events themselves belong in ``core.events``.
+Nothing here changes what the engine does. The events themselves belong in ``core.events``.
 """

@@ -1,11 +1,11 @@
-"""Engine events as log lines: what went well is said quietly, what a person should know is not.
+"""The event log: writes the engine's events as log lines.
 
 ::
 
-    debug    admitted, started, waiting, succeeded         warning  a try failed, a gap, a lost node, trouble
-    info     skipped, canceled, changed                    error    failed for good, stale, a broken job
+    debug    admitted, started, waiting, succeeded         warning  failed attempt, missed instants, lost node, problem
+    info     skipped, canceled, changed                    error    failed or stale execution, broken job
 
-A failed attempt comes with its traceback, at most one per job and minute (``log_quota``).
+A failed attempt is logged with its traceback, at most one per job and minute (``log_quota``).
 """
 
 import asyncio
@@ -37,19 +37,19 @@ from chronos.core.job import DEFAULT_NAMESPACE
 from chronos.observe.log_line import line_logger
 from chronos.observe.log_quota import MINUTE_US, LogQuota
 
-#: Namespace and name of a job, where this process knows them.
+#: Returns the namespace and name of a job, or None if this process does not know them.
 JobNameLookup = Callable[[bytes], tuple[str, str] | None]
 
 
-def format_job_name(named: tuple[str, str]) -> str:
-    """One text: the name, after its namespace where that is not the usual one."""
-    namespace, name = named
+def format_job_name(full_name: tuple[str, str]) -> str:
+    """Format a namespace and name; the default namespace is left out."""
+    namespace, name = full_name
     return name if namespace == DEFAULT_NAMESPACE else f"{namespace}/{name}"
 
 
 ENGINE_LOGGER_NAME = "chronos.engine"
-_REPEAT_INTERVAL_US = 10_000_000  # how long the same trouble is not told again
-_MAX_TROUBLES = 1_000
+_REPEAT_INTERVAL_US = 10_000_000  # the same problem is logged once per interval
+_MAX_PROBLEMS = 1_000
 _DEBUG, _INFO, _WARNING, _ERROR = logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR
 
 _LEVEL_BY_STATUS = {
@@ -73,83 +73,83 @@ LineParts = tuple[int, str, dict[str, Any]]
 
 
 class EventLog:
-    """Hears the engine and logs."""
+    """Logs the events of an engine."""
 
     def __init__(self, name_of: JobNameLookup, logger: str = ENGINE_LOGGER_NAME, quota: LogQuota | None = None) -> None:
         self._name_of = name_of
         self._log = line_logger(logger)
-        #: Whether events of what went well become lines, too. It is asked for every execution, so it is a direct call.
+        #: Returns whether routine events are logged too. A partial, because it is called for every execution.
         self.wants_routine = partial(logging.getLogger(logger).isEnabledFor, _DEBUG)
-        self._troubles: dict[tuple[str, str], tuple[int, int]] = {}  # when it was told, and how often not since
+        self._problems: dict[tuple[str, str], tuple[int, int]] = {}  # last logged at, and repeats since
         self._quota = LogQuota() if quota is None else quota
         self._timer: asyncio.TimerHandle | None = None
 
     def watch(self, event: Event) -> None:
-        """Log what happened, if anybody reads at that level."""
-        found = _FORMATTERS.get(type(event))
-        if found is None:
+        """Log an event, if its level is enabled and the quota allows it."""
+        format_line = _FORMATTERS.get(type(event))
+        if format_line is None:
             return
-        level, text, fields = found(event)
+        level, text, fields = format_line(event)
         if not self._log.is_enabled_for(level):
             return
         if isinstance(event, ProblemReported) and not self._is_new(event, fields):
             return
-        about = getattr(event, "job", None) or getattr(event, "where", None)
-        if level > _DEBUG and about is not None:
+        subject = getattr(event, "job", None) or getattr(event, "where", None)
+        if level > _DEBUG and subject is not None:
             if self._quota.is_over(event.at_us):
                 self._end_minute()
-            if not self._quota.take_line(about, event.at_us):
-                self._end_minute_later()
+            if not self._quota.take_line(subject, event.at_us):
+                self._schedule_end_of_minute()
                 return
             trace = getattr(event, "traceback", None)
-            if trace is not None and self._quota.take_traceback(about):
+            if trace is not None and self._quota.take_traceback(subject):
                 fields["exception"] = trace
-        self._log.log(level, text, **self._named(event), **fields)
+        self._log.log(level, text, **self._identify(event), **fields)
 
-    def _end_minute_later(self) -> None:
-        """The counts are told even if nothing happens any longer."""
+    def _schedule_end_of_minute(self) -> None:
+        """Log the counts of left-out lines at the end of the minute, even if no other event follows."""
         if self._timer is None:
-            with suppress(RuntimeError):  # without a loop, the next event tells them
+            with suppress(RuntimeError):  # without a loop, the next event logs them
                 self._timer = asyncio.get_running_loop().call_later(MINUTE_US / 1e6, self._end_minute)
 
     def _end_minute(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        for about, count in self._quota.end():
-            match about:
+        for subject, count in self._quota.end():
+            match subject:
                 case bytes():
-                    self._log.warning("more lines were left out", job=self._shown(about), count=count)
+                    self._log.warning("log lines left out", job=self._format_job(subject), count=count)
                 case str():
-                    self._log.warning("more lines were left out", where=about, count=count)
+                    self._log.warning("log lines left out", where=subject, count=count)
                 case None:
-                    self._log.warning("more lines were left out", count=count)
+                    self._log.warning("log lines left out", count=count)
 
-    def _named(self, event: Any) -> dict[str, Any]:
-        """Which job and execution it is about."""
-        said: dict[str, Any] = {}
+    def _identify(self, event: Any) -> dict[str, Any]:
+        """Return the fields that identify the job and execution of an event."""
+        fields: dict[str, Any] = {}
         if isinstance(job := getattr(event, "job", None), bytes):
-            said["job"] = self._shown(job)
+            fields["job"] = self._format_job(job)
         if isinstance(execution := getattr(event, "execution", None), bytes):
-            said["execution"] = str(UUID(bytes=execution))
-        return said
+            fields["execution"] = str(UUID(bytes=execution))
+        return fields
 
-    def _shown(self, job: bytes) -> str:
-        named = self._name_of(job)
-        return str(UUID(bytes=job)) if named is None else format_job_name(named)
+    def _format_job(self, job: bytes) -> str:
+        full_name = self._name_of(job)
+        return str(UUID(bytes=job)) if full_name is None else format_job_name(full_name)
 
     def _is_new(self, event: ProblemReported, fields: dict[str, Any]) -> bool:
-        """The same trouble is told once in a while, with how often it was not."""
+        """Return whether a problem should be logged: once per interval, with the number of repeats since."""
         key = event.where, event.error
-        told_us, left_out = self._troubles.get(key, (0, 0))
-        if told_us and 0 <= event.at_us - told_us < _REPEAT_INTERVAL_US:
-            self._troubles[key] = told_us, left_out + 1
+        logged_us, repeats = self._problems.get(key, (0, 0))
+        if logged_us and 0 <= event.at_us - logged_us < _REPEAT_INTERVAL_US:
+            self._problems[key] = logged_us, repeats + 1
             return False
-        if len(self._troubles) >= _MAX_TROUBLES:
-            self._troubles.clear()
-        self._troubles[key] = event.at_us, 0
-        if left_out:
-            fields["repeated"] = left_out
+        if len(self._problems) >= _MAX_PROBLEMS:
+            self._problems.clear()
+        self._problems[key] = event.at_us, 0
+        if repeats:
+            fields["repeated"] = repeats
         return True
 
 
@@ -174,7 +174,7 @@ def _format_attempt_ended(event: AttemptEnded) -> LineParts:
 
 
 def _format_waits(event: ExecutionWaits) -> LineParts:
-    return _DEBUG, "execution waits", {"until": None if event.wake_us is None else rfc3339(event.wake_us)}
+    return _DEBUG, "execution waiting", {"until": None if event.wake_us is None else rfc3339(event.wake_us)}
 
 
 def _format_ended(event: ExecutionEnded) -> LineParts:
@@ -199,11 +199,11 @@ _FORMATTERS: dict[type[Event], Callable[[Any], LineParts]] = {
     JobUnschedulable: lambda event: (_ERROR, "job broken", {"error": event.error}),
     WorkUnclaimable: lambda event: (
         _WARNING,
-        "work that no node can take",
+        "no node can run ready work",
         {"queue": event.queue, "error": event.error},
     ),
     JobChanged: lambda event: (_INFO, f"job {event.action}", {}),
     NodeLost: lambda event: (_WARNING, "node lost", {"lost_node": event.node, "taken_over": event.reaped}),
-    ClockJumped: lambda event: (_WARNING, "the clock was set", {"by_s": event.by_us / 1e6}),
-    ProblemReported: lambda event: (_WARNING, "trouble", {"where": event.where, "error": event.error}),
+    ClockJumped: lambda event: (_WARNING, "clock changed", {"by_s": event.by_us / 1e6}),
+    ProblemReported: lambda event: (_WARNING, "problem", {"where": event.where, "error": event.error}),
 }

@@ -1,7 +1,7 @@
-"""A log line with fields: an object for machines, a sentence for people, whichever handler the program has.
+"""Log lines with fields, on top of ``logging``.
 
-``log.info("started", node="a")`` becomes a record of ``logging`` whose message is a ``LogLine``. Handlers of the
-standard library print it as ``started node=a``; ``Logs`` takes the fields apart.
+``log.info("started", node="a")`` becomes a log record whose message is a ``LogLine``. Handlers of the standard library
+print it as ``started node=a``; ``Logs`` reads its fields.
 """
 
 import json
@@ -9,26 +9,26 @@ import logging
 import traceback
 from typing import Any
 
-_STACK_LEVEL = 3  # so that a record names the line that logged, and not this module
+_STACK_LEVEL = 3  # so that a record names the calling line, not this module
 _UNQUOTED_CHARS = frozenset("-_.:/+@,;…")
 
 
 class LogLine(dict[str, Any]):
-    """The fields of one line: ``event`` is what happened, ``exception`` a traceback."""
+    """The fields of one line: ``event`` is the message, ``exception`` a traceback."""
 
     __slots__ = ()
 
     def __str__(self) -> str:
-        said = " ".join(
+        fields = " ".join(
             f"{name}={_format_value(value)}" for name, value in self.items() if name not in ("event", "exception")
         )
-        text = f"{self.get('event', '')} {said}".rstrip()
+        text = f"{self.get('event', '')} {fields}".rstrip()
         trace = self.get("exception")
         return text if trace is None else f"{text}\n{trace.rstrip()}"
 
 
 class LineLogger:
-    """A logger of the standard library that takes fields. It reads no global settings."""
+    """A logger that takes fields, on top of one of the standard library."""
 
     __slots__ = ("_logger",)
 
@@ -36,7 +36,7 @@ class LineLogger:
         self._logger = logging.getLogger(name)
 
     def is_enabled_for(self, level: int) -> bool:
-        """Whether a line of this level goes anywhere."""
+        """Return whether lines of this level are logged."""
         return self._logger.isEnabledFor(level)
 
     def debug(self, event: str, **fields: Any) -> None:
@@ -52,7 +52,7 @@ class LineLogger:
         self._write(logging.ERROR, event, fields)
 
     def exception(self, event: str, **fields: Any) -> None:
-        """An error with the traceback of the exception that is being handled."""
+        """Log an error with the traceback of the current exception."""
         self._write(logging.ERROR, event, {"exc_info": True, **fields})
 
     def log(self, level: int, event: str, **fields: Any) -> None:
@@ -65,12 +65,15 @@ class LineLogger:
         line = LogLine(event=event, **fields)
         if trace is not None:
             line["exception"] = trace
-        extra = {"_logger": self._logger, "_name": logging.getLevelName(level).lower()}  # by which ``Logs`` knows it
+        extra = {
+            "_logger": self._logger,
+            "_name": logging.getLevelName(level).lower(),
+        }  # marks our own lines for ``Logs``
         self._logger.log(level, line, extra=extra, stacklevel=_STACK_LEVEL)
 
 
 def line_logger(name: str) -> LineLogger:
-    """The logger of a name, for lines with fields."""
+    """Return a logger for lines with fields."""
     return LineLogger(name)
 
 
@@ -81,7 +84,7 @@ def _format_traceback(error: object) -> str | None:
 
 
 def _format_value(value: object) -> str:
-    """A value as it stands in a sentence: in quotes where it would not be one word."""
+    """Format a value, in quotes if it is not a single word."""
     text = str(value)
     if text and all(char.isalnum() or char in _UNQUOTED_CHARS for char in text):
         return text

@@ -1,21 +1,21 @@
-"""How much is logged of each job in a minute, so that a storm of failures neither slows the node nor hides the rest.
+"""The log quota: limits the lines per job and minute, so that many failures neither slow the node nor hide the rest.
 
-In each minute a job has a few lines and one traceback, and so has each part of the node that tells of trouble. All of
-them together have a bound too. Lines beyond these are counted, and the counts are told when the minute is over.
+Per minute, each job and each part of the node that reports problems may write a few lines and one traceback. There is
+also a limit on all lines. Lines beyond the limits are counted, and the counts are logged at the end of the minute.
 """
 
 from dataclasses import dataclass
 
 MINUTE_US = 60_000_000
 LINES_PER_SUBJECT = 20
-LINES_PER_MINUTE = 3_000  # of all together, which also bounds how much is remembered
+LINES_PER_MINUTE = 3_000  # of all subjects; also bounds the memory used
 
-LogSubject = bytes | str  # a job's id, or the name of a part
+LogSubject = bytes | str  # a job's id, or the name of a part of the node
 
 
 @dataclass(slots=True)
 class _SubjectUsage:
-    """What has been used of a minute."""
+    """The lines of one subject in this minute."""
 
     lines: int = 0
     tracebacks: int = 0
@@ -23,49 +23,49 @@ class _SubjectUsage:
 
 
 class LogQuota:
-    """The lines of one minute. A minute begins with the first line that is asked for."""
+    """Counts the lines of one minute, which begins with its first line."""
 
     def __init__(self, *, lines_each: int = LINES_PER_SUBJECT, lines: int = LINES_PER_MINUTE) -> None:
-        self._each, self._most = lines_each, lines
+        self._lines_each, self._max_lines = lines_each, lines
         self._since_us: int | None = None
         self._lines = 0
-        self._left_out = 0  # of those that had no line at all
-        self._shares: dict[LogSubject, _SubjectUsage] = {}
+        self._left_out = 0  # lines of subjects without any logged line
+        self._usage: dict[LogSubject, _SubjectUsage] = {}
 
     def is_over(self, at_us: int) -> bool:
-        """Whether the minute has passed, or the clock was set back behind it."""
+        """Return whether the minute has passed, or the clock went back before it."""
         return self._since_us is not None and not 0 <= at_us - self._since_us < MINUTE_US
 
-    def take_line(self, about: LogSubject, at_us: int) -> bool:
-        """Whether there is a line left; if not, it is counted."""
+    def take_line(self, subject: LogSubject, at_us: int) -> bool:
+        """Return whether a line may be logged, and count it."""
         if self._since_us is None:
             self._since_us = at_us
-        share = self._shares.get(about)
-        if self._lines >= self._most or (share is not None and share.lines >= self._each):
-            if share is None:
+        usage = self._usage.get(subject)
+        if self._lines >= self._max_lines or (usage is not None and usage.lines >= self._lines_each):
+            if usage is None:
                 self._left_out += 1
             else:
-                share.left_out += 1
+                usage.left_out += 1
             return False
-        if share is None:
-            share = self._shares[about] = _SubjectUsage()
-        share.lines += 1
+        if usage is None:
+            usage = self._usage[subject] = _SubjectUsage()
+        usage.lines += 1
         self._lines += 1
         return True
 
-    def take_traceback(self, about: LogSubject) -> bool:
-        """Whether this is the first traceback in this minute."""
-        share = self._shares[about]
-        share.tracebacks += 1
-        return share.tracebacks == 1
+    def take_traceback(self, subject: LogSubject) -> bool:
+        """Return whether this is the subject's first traceback in this minute, and count it."""
+        usage = self._usage[subject]
+        usage.tracebacks += 1
+        return usage.tracebacks == 1
 
     def end(self) -> list[tuple[LogSubject | None, int]]:
-        """End the minute: gives how many lines were left out of what; None stands for all that had no line."""
+        """End the minute. Returns the left-out lines per subject; None: all subjects without any logged line."""
         counts: list[tuple[LogSubject | None, int]] = [
-            (about, share.left_out) for about, share in self._shares.items() if share.left_out
+            (subject, usage.left_out) for subject, usage in self._usage.items() if usage.left_out
         ]
         if self._left_out:
             counts.append((None, self._left_out))
         self._since_us, self._lines, self._left_out = None, 0, 0
-        self._shares.clear()
+        self._usage.clear()
         return counts

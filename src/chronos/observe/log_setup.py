@@ -1,8 +1,8 @@
-"""Log lines: one way out for everything that is logged, for machines (``json``) or for people (``console``).
+"""Log setup of a server: one output for all loggers, for machines (``json``) or for people (``console``).
 
-Lines of the standard library's loggers and our own go through the same steps. They are formatted where they are
-logged and written by a thread of their own, so that a reader who stalls does not stop the scheduler: what does not fit
-the queue any more is dropped, and counted.
+Our own lines and those of other loggers go through the same steps. The calling thread formats a line, and a separate
+thread writes it, so a blocked reader never blocks the scheduler. Lines that do not fit into the queue are dropped and
+counted.
 """
 
 import logging
@@ -21,15 +21,15 @@ from chronos.observe.log_line import line_logger
 
 __all__ = ["Logs", "line_logger"]
 
-MAX_WAITING = 10_000
+MAX_QUEUED_LINES = 10_000
 _FILE_DESCRIPTORS = {"stdout": 1, "stderr": 2}
-LAST_LINES_TIMEOUT_S = 2.0  # how long the last lines may take to be written
-#: Loggers that say too much of what is of no use here.
+LAST_LINES_TIMEOUT_S = 2.0  # to write the last lines
+#: Loggers of libraries that are too verbose.
 _QUIET_LOGGER_LEVELS = {"aiohttp.access": logging.WARNING, "asyncio": logging.WARNING}
 
 
 class Logs:
-    """Logging, set up. ``close`` writes what still waits and puts everything back as it was."""
+    """The logging of a server. ``close`` writes the queued lines and restores the previous configuration."""
 
     def __init__(
         self,
@@ -40,12 +40,12 @@ class Logs:
         stream: IO[str] | None = None,
         **bound: str,
     ) -> None:
-        """``output`` is ``stderr`` or ``stdout``; ``stream`` takes the lines in its place."""
-        waiting: queue.Queue[str | None] = queue.Queue(MAX_WAITING)
-        self._handler = _DroppingHandler(waiting)
+        """Configure logging. ``output`` is ``stderr`` or ``stdout``; ``stream`` replaces it."""
+        lines: queue.Queue[str | None] = queue.Queue(MAX_QUEUED_LINES)
+        self._handler = _DroppingHandler(lines)
         self._handler.setFormatter(_new_formatter(form, bound, colors=_has_colors(output, stream)))
         self._writer = _LineWriterThread(
-            waiting, _UnbufferedStream(_FILE_DESCRIPTORS[output]) if stream is None else stream
+            lines, _UnbufferedStream(_FILE_DESCRIPTORS[output]) if stream is None else stream
         )
         self._writer.start()
         root = logging.getLogger()
@@ -62,7 +62,7 @@ class Logs:
 
     @property
     def dropped(self) -> int:
-        """How many lines were lost because nobody took them."""
+        """The number of lines that were dropped because the queue was full."""
         return self._handler.dropped
 
     def close(self) -> None:
@@ -83,7 +83,7 @@ class _Stream(Protocol):
 
 
 class _UnbufferedStream:
-    """A standard stream without Python's buffers, whose locks would keep a stuck process from ending."""
+    """A standard stream without Python's buffers, whose locks could keep a stuck process from ending."""
 
     def __init__(self, number: int) -> None:
         self._number = number
@@ -95,55 +95,55 @@ class _UnbufferedStream:
         return len(text)
 
     def flush(self) -> None:
-        """Nothing is held back."""
+        """No-op: nothing is buffered."""
 
 
 class _LineWriterThread(threading.Thread):
-    """Writes what is in the queue. Not a handler of ``logging``, which waits for its handlers when a process ends."""
+    """Writes queued lines. It is not a handler, because ``logging`` waits for its handlers when a process ends."""
 
-    def __init__(self, waiting: "queue.Queue[str | None]", stream: _Stream) -> None:
+    def __init__(self, lines: "queue.Queue[str | None]", stream: _Stream) -> None:
         super().__init__(name="chronos-log", daemon=True)
-        self._waiting, self._stream = waiting, stream
+        self._lines, self._stream = lines, stream
 
     def run(self) -> None:
-        while (line := self._waiting.get()) is not None:
-            with suppress(OSError, ValueError):  # nobody is there to read, and nowhere to say so
+        while (line := self._lines.get()) is not None:
+            with suppress(OSError, ValueError):  # the reader is gone, and there is no other output
                 self._stream.write(f"{line}\n")
                 self._stream.flush()
 
     def stop(self) -> None:
-        """Write the last lines; a reader who stalls is not waited for."""
+        """Write the last lines, without waiting for a blocked reader."""
         with suppress(queue.Full):
-            self._waiting.put(None, timeout=LAST_LINES_TIMEOUT_S)
+            self._lines.put(None, timeout=LAST_LINES_TIMEOUT_S)
             self.join(LAST_LINES_TIMEOUT_S)
 
 
 class _DroppingHandler(logging.Handler):
-    """Formats, and puts the line in the queue if it fits."""
+    """Formats a line and queues it, or drops it if the queue is full."""
 
-    def __init__(self, waiting: "queue.Queue[str | None]") -> None:
+    def __init__(self, lines: "queue.Queue[str | None]") -> None:
         super().__init__()
-        self._waiting = waiting
+        self._lines = lines
         self.dropped = 0
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            self._waiting.put_nowait(self.format(record))
+            self._lines.put_nowait(self.format(record))
         except queue.Full:
             self.dropped += 1
-        except Exception:  # noqa: BLE001 - as every handler: a line that cannot be written must not stop the work
+        except Exception:  # noqa: BLE001 - logging must never break the caller
             self.handleError(record)
 
 
 def is_terminal(output: str) -> bool:
-    """Whether a person reads what is logged there."""
+    """Return whether an output is a terminal."""
     stream = sys.stdout if output == "stdout" else sys.stderr
     return stream is not None and stream.isatty()
 
 
 def _has_colors(output: str, stream: IO[str] | None) -> bool:
-    watched = is_terminal(output) if stream is None else stream.isatty()
-    return watched and not os.environ.get("NO_COLOR")
+    terminal = is_terminal(output) if stream is None else stream.isatty()
+    return terminal and not os.environ.get("NO_COLOR")
 
 
 def _new_formatter(form: str, bound: dict[str, str], *, colors: bool) -> ProcessorFormatter:
@@ -171,20 +171,20 @@ def _new_formatter(form: str, bound: dict[str, str], *, colors: bool) -> Process
 
 
 def _new_console_renderer(colors: bool) -> Processor:
-    """For people. Tracebacks without the values of variables, among which are other people's secrets."""
+    """Return a renderer for people. Tracebacks do not show variables, which may hold secrets."""
     return structlog.dev.ConsoleRenderer(
         colors=colors, pad_event_to=32, exception_formatter=structlog.dev.plain_traceback
     )
 
 
 def _new_own_line_processor(steps: list[Processor]) -> Processor:
-    """Lines of our own come without the steps that foreign lines have behind them."""
+    """Return a processor that applies to our own lines the steps that foreign lines have already passed."""
 
-    def through(logger: WrappedLogger, method: str, line: EventDict) -> EventDict:
+    def apply_steps(logger: WrappedLogger, method: str, line: EventDict) -> EventDict:
         if not line["_from_structlog"]:
             return line
         for step in steps:
             line = step(logger, line["_record"].levelname.lower(), line)  # type: ignore[assignment]
         return line
 
-    return through
+    return apply_steps

@@ -1,6 +1,6 @@
-"""Metrics: counted as events happen; what stands in the store is read when somebody asks.
+"""Metrics of a node: counters follow the engine's events; gauges are read from the store when requested.
 
-Each server has a registry of its own, so that two in one process do not mix.
+Each server has its own registry, so that two servers in one process do not mix.
 """
 
 import asyncio
@@ -40,16 +40,16 @@ from chronos.observe.event_log import JobNameLookup
 from chronos.observe.metric_definitions import UNKNOWN_JOB_LABEL, JobLabels, MetricDefinitions
 from chronos.store.contract import Store
 
-_STORE_READ_TIMEOUT_S = 2.0  # how long a scrape waits for the store
-_PAUSE_FOR_COST, _LONGEST_PAUSE_S = 4, 0.5  # between two looks at it, by what the last one took: many may ask
-_MAX_BROKEN_JOBS = 10_000
+_STORE_READ_TIMEOUT_S = 2.0
+_PAUSE_PER_READ, _MAX_PAUSE_S = 4, 0.5  # pause between two reads: 4 times the last read, to bound the load
+_MAX_UNSCHEDULABLE_JOBS = 10_000
 _MAX_CACHED_SERIES = 20_000
 K = TypeVar("K")
 V = TypeVar("V")
 
 
 class Metrics:
-    """The metrics of one node. ``watch`` hears the engine's events, ``committed`` the store's transactions."""
+    """The metrics of one node. ``watch`` takes the engine's events, ``observe_commit`` the store's transactions."""
 
     def __init__(
         self, store: Store, clock: Clock, *, name_of: JobNameLookup, per_job: bool = True, silence_s: float = 30.0
@@ -62,9 +62,9 @@ class Metrics:
         self._attempt_series: dict[tuple[bytes, str, AttemptStatus], tuple[Counter, Histogram]] = {}
         self._end_series: dict[tuple[bytes, Status, ReasonCode], tuple[Counter, Histogram]] = {}
         self._unschedulable: set[bytes] = set()
-        self._reads_begun = 0  # looks at the store
-        self._next_s = 0.0  # when the next may begin
-        self.active_jobs = 0  # as of the last look at the store
+        self._reads_begun = 0
+        self._next_read_s = 0.0  # earliest start of the next read
+        self.active_jobs = 0  # as of the last read
         self._reading = asyncio.Lock()
         ProcessCollector(registry=self._registry)
         PlatformCollector(registry=self._registry)
@@ -73,7 +73,7 @@ class Metrics:
     # --- counting
 
     def watch(self, event: Event) -> None:
-        """Count what happened."""
+        """Count an event."""
         meters, labels = self._meters, self._labels
         match event:
             case ExecutionStarted():
@@ -94,7 +94,7 @@ class Metrics:
             case GapFound():
                 self._count_gap(event)
             case JobUnschedulable():
-                if event.job not in self._unschedulable and len(self._unschedulable) < _MAX_BROKEN_JOBS:
+                if event.job not in self._unschedulable and len(self._unschedulable) < _MAX_UNSCHEDULABLE_JOBS:
                     self._unschedulable.add(event.job)
                     meters.recovery_failed.inc()
             case ProblemReported(duty=duty) if duty:
@@ -103,54 +103,54 @@ class Metrics:
                 pass
 
     def observe_commit(self, rows: int, took_s: float) -> None:
-        """The store has committed a transaction."""
+        """Record a committed transaction of the store."""
         self._meters.batch_rows.observe(rows)
         self._meters.commit_s.observe(took_s)
 
     def count_auth_failure(self, reason: str) -> None:
-        """Credentials were refused, or a request was denied."""
+        """Count rejected credentials or a denied request."""
         self._meters.auth_failures.labels(reason).inc()
 
     def count_recovered_jobs(self, jobs: int) -> None:
-        """So many jobs were in the store when the node started."""
+        """Count the jobs that were in the store when the node started."""
         self._meters.recovered.inc(jobs)
 
     def set_failing_duties_source(self, count: Callable[[], int]) -> None:
-        """Ask this for how many duties of the node keep failing, whenever metrics are shown."""
+        """Set the function that returns the number of failing duties. It is called for every scrape."""
         self._meters.failing.set_function(count)
 
     @property
     def unschedulable_jobs(self) -> int:
-        """How many jobs this node cannot schedule."""
+        """The number of jobs that this node cannot schedule."""
         return len(self._unschedulable)
 
-    def set_leader(self, does: bool) -> None:
-        """Whether this node admits what is due."""
-        self._meters.leader.set(does)
+    def set_leader(self, is_leader: bool) -> None:
+        """Record whether this node admits due jobs."""
+        self._meters.leader.set(is_leader)
 
-    # Finding a series by its labels costs more than counting, so those in use are kept at hand.
+    # Finding a series by its labels costs more than counting, so series in use are cached.
 
     def _find_attempt_series(self, event: AttemptEnded) -> tuple[Counter, Histogram]:
         key = event.job, event.task, event.status
-        found = self._attempt_series.get(key)
-        if found is None:
+        series = self._attempt_series.get(key)
+        if series is None:
             job, task = self._labels.task(event.job, event.task)
             attempts = self._meters.attempts.labels(job, task, to_attempt_label(event.status))
-            found = attempts, self._meters.task_s.labels(job, task)
+            series = attempts, self._meters.task_s.labels(job, task)
             if job != UNKNOWN_JOB_LABEL:
-                _cache_series(self._attempt_series, key, found)
-        return found
+                _cache_series(self._attempt_series, key, series)
+        return series
 
     def _find_end_series(self, event: ExecutionEnded) -> tuple[Counter, Histogram]:
         key = event.job, event.status, event.code
-        found = self._end_series.get(key)
-        if found is None:
+        series = self._end_series.get(key)
+        if series is None:
             job = self._labels.job(event.job)
             ends = self._meters.occurrences.labels(job, to_occurrence_label(event.status), event.code.value)
-            found = ends, self._meters.execution_s.labels(job)
+            series = ends, self._meters.execution_s.labels(job)
             if job != UNKNOWN_JOB_LABEL:
-                _cache_series(self._end_series, key, found)
-        return found
+                _cache_series(self._end_series, key, series)
+        return series
 
     def _count_gap(self, gap: GapFound) -> None:
         job = self._labels.job(gap.job)
@@ -159,27 +159,27 @@ class Metrics:
         if gap.left_out:
             self._meters.occurrences.labels(job, "missed", ReasonCode.OUTSIDE_RECOVERY.value).inc(gap.left_out)
 
-    # --- answering
+    # --- scraping
 
     def render(self) -> bytes:
-        """All of them in Prometheus's text format."""
+        """Return all metrics in the text format of Prometheus."""
         return generate_latest(_WithoutCreated(self._registry))
 
     async def refresh(self) -> None:
-        """Read what stands in the store; those who ask while it is being read share the next look.
+        """Read the gauges from the store. Callers that arrive during a read share the next one.
 
-        A store that does not answer leaves the old figures, and ``scheduler_store_up`` says so.
+        If the store does not respond, the old values stay and ``scheduler_store_up`` is 0.
         """
         before = self._reads_begun
         async with self._reading:
             if self._reads_begun == before:
                 loop = asyncio.get_running_loop()
-                await asyncio.sleep(self._next_s - loop.time())
+                await asyncio.sleep(self._next_read_s - loop.time())
                 began_s = loop.time()
                 self._reads_begun += 1
                 await self._read()
                 took_s = loop.time() - began_s
-                self._next_s = began_s + took_s + min(took_s * _PAUSE_FOR_COST, _LONGEST_PAUSE_S)
+                self._next_read_s = began_s + took_s + min(took_s * _PAUSE_PER_READ, _MAX_PAUSE_S)
 
     async def _read(self) -> None:
         meters = self._meters
@@ -187,38 +187,38 @@ class Metrics:
             async with asyncio.timeout(_STORE_READ_TIMEOUT_S):
                 counts = await self._store.counts()
                 nodes = await self._store.nodes()
-                unclaimable = await self._unclaimable(nodes) if counts.open.get(Status.READY) else 0
+                unclaimable = await self._count_unclaimable(nodes) if counts.open.get(Status.READY) else 0
         except (ChronosError, TimeoutError):
             meters.store_up.set(0)
             return
-        heard_us = self._clock.now_us() - self._silence_us
+        live_since_us = self._clock.now_us() - self._silence_us
         meters.store_up.set(1)
         self.active_jobs = counts.jobs.get(JobState.ACTIVE, 0)
         meters.running.set(counts.open.get(Status.RUNNING, 0))
         meters.in_queue.set(counts.open.get(Status.READY, 0) + counts.open.get(Status.QUEUED, 0))
         meters.unclaimable.set(unclaimable)
         meters.paused.set(counts.jobs.get(JobState.PAUSED, 0))
-        meters.nodes.set(sum(node.stopped_us is None and node.beat_us >= heard_us for node in nodes))
+        meters.nodes.set(sum(node.stopped_us is None and node.beat_us >= live_since_us for node in nodes))
 
-    async def _unclaimable(self, nodes: Sequence[Node]) -> int:
-        """How many executions are ready in lanes that no live node suits."""
+    async def _count_unclaimable(self, nodes: Sequence[Node]) -> int:
+        """Count the ready executions in lanes that no live node can serve."""
         lanes = await self._store.lanes()
         ready = await self._store.ready_lanes()
-        without = {
+        unserved = {
             lane for lane in ready if lane in lanes and explain_shortage(read_lane(lanes[lane]), nodes) is not None
         }
-        return sum(depth.ready for depth in await self._store.depths() if depth.lane in without) if without else 0
+        return sum(depth.ready for depth in await self._store.depths() if depth.lane in unserved) if unserved else 0
 
 
-def _cache_series(kept: dict[K, V], key: K, value: V) -> None:
-    """Keep it at hand; all are found anew when there are too many."""
-    if len(kept) >= _MAX_CACHED_SERIES:
-        kept.clear()
-    kept[key] = value
+def _cache_series(cache: dict[K, V], key: K, series: V) -> None:
+    """Cache a series. A full cache is cleared."""
+    if len(cache) >= _MAX_CACHED_SERIES:
+        cache.clear()
+    cache[key] = series
 
 
 class _WithoutCreated(Collector):
-    """A registry without the time at which each counter began, which would double the number of series."""
+    """A registry without the ``_created`` samples, which would double the number of series."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry
@@ -230,7 +230,7 @@ class _WithoutCreated(Collector):
 
 
 def to_attempt_label(status: AttemptStatus) -> str:
-    """How an attempt ended, in the metrics' own words."""
+    """Return the label of an attempt's status."""
     match status:
         case AttemptStatus.SUCCEEDED:
             return "success"
@@ -249,7 +249,7 @@ def to_attempt_label(status: AttemptStatus) -> str:
 
 
 def to_occurrence_label(status: Status) -> str:
-    """How an execution ended, in the metrics' own words."""
+    """Return the label of an execution's status."""
     if status in (Status.SUCCEEDED, Status.COMPLETED_WITH_ERRORS):
         return "completed"
     return status.name.lower()

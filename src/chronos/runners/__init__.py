@@ -1,4 +1,4 @@
-"""Runners: one package or module per kind of target. ``contract`` says what a runner promises.
+"""Runners: one package or module per kind of target. ``contract`` defines what a runner must do.
 
 A runner makes one attempt of one task and returns an outcome. Retries, timeouts and records belong in
 ``engine.execution``.

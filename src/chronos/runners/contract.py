@@ -1,15 +1,16 @@
-"""What a runner promises: to make one attempt of one task, and to stop when it is told.
+"""The contract of a runner: make one attempt of one task, and stop when told to.
 
-A runner knows nothing of retries, timeouts or the store. It is given a ``AttemptCall`` and gives an ``Outcome``::
+A runner knows nothing of retries, timeouts or the store. It receives an ``AttemptCall`` and returns an ``Outcome``::
 
     call ──► run ──► Succeeded | Failed | Waits
               ▲
-       call.stop is asked: end the work in good order, soon (SIGTERM, a flag, closing the connection)
-       the coroutine is cancelled: end it now, by force; return only when nothing of it is left. Work that cannot be
-       ended is left behind after a last chance, if the runner has set call.on_abandon, which is called then
+       call.stop is requested: end the work soon and cleanly (SIGTERM, a flag, closing the connection)
+       the coroutine is cancelled: kill the work, and return only when nothing of it is left. Work that cannot be
+       killed is abandoned after a last timeout, if the runner has set call.on_abandon, which is called then
 
-An ``Attempt`` turns a call that was stopped into timed out, canceled or released, by the reason of the stop. If the
-work still succeeds, that counts, unless ``Stop.late`` is set: the work noticed the stop, or its time was over.
+``AttemptRun`` turns the outcome of a stopped call into timed out, canceled or released, by the reason of the stop. If
+the work still succeeds, that counts, unless ``Stop.overrides_success`` is set: the work noticed the stop, or its
+timeout had passed.
 """
 
 import asyncio
@@ -24,23 +25,21 @@ from chronos.core.planner import CoveredSpan
 
 
 class StopReason(Enum):
-    """Why an attempt is to end before its time."""
+    """Why an attempt must end early."""
 
-    TIMEOUT = "timeout"  # its own, or that of the execution
+    TIMEOUT = "timeout"  # of the task or of the execution
     CANCELED = "canceled"
     SHUTDOWN = "shutdown"  # the grace period of a shutdown is over
 
 
 class Stop:
-    """Asks an attempt to stop. Safe to look at from any thread; asked and awaited on the loop's own."""
+    """A request to stop an attempt. It can be read from any thread, but must be requested and awaited on the loop."""
 
     __slots__ = ("_callbacks", "overrides_success", "reason")
 
     def __init__(self) -> None:
         self.reason: StopReason | None = None
-        self.overrides_success = (
-            False  # success counts no more: the work was told to stop and knows it, or its time is over
-        )
+        self.overrides_success = False  # a success no longer counts: the work noticed the stop, or timed out
         self._callbacks: list[Callable[[], None]] = []
 
     @property
@@ -48,7 +47,7 @@ class Stop:
         return self.reason is not None
 
     def request(self, reason: StopReason) -> None:
-        """Ask; the first reason counts."""
+        """Request the stop; the first reason counts."""
         if self.reason is not None:
             return
         self.reason = reason
@@ -59,18 +58,18 @@ class Stop:
         self._callbacks.clear()
 
     def close(self) -> None:
-        """The attempt is over: nothing hears of it when it is asked now."""
+        """Drop the callbacks: the attempt is over, and later requests have no effect."""
         self._callbacks.clear()
 
     def on_request(self, callback: Callable[[], None]) -> None:
-        """Call back, on the loop, when it is asked; at once if it has been."""
+        """Call ``callback`` on the loop when the stop is requested; at once if it already is."""
         if self.reason is not None:
             callback()
         else:
             self._callbacks.append(callback)
 
     async def wait(self) -> StopReason:
-        """Until it is requested."""
+        """Wait until the stop is requested."""
         if self.reason is None:
             requested = asyncio.get_running_loop().create_future()
             self.on_request(lambda: None if requested.done() else requested.set_result(None))
@@ -80,56 +79,60 @@ class Stop:
 
 
 class Sink(Protocol):
-    """Where an attempt's output goes. It keeps the head and the tail of what is too long."""
+    """Where an attempt's output goes. It keeps the head and the tail of long output."""
 
     def write(self, text: str) -> None:
         """Add output. Safe from any thread."""
 
     def progress(self, done: float, total: float | None) -> None:
-        """Say how far the work is. Safe from any thread."""
+        """Report how far the work is. Safe from any thread."""
 
 
 @dataclass(slots=True, kw_only=True)
 class AttemptCall:
-    """One attempt of one task: all that a runner may know."""
+    """One attempt of one task: everything that a runner may know."""
 
     execution: bytes
     job: bytes
     job_name: str
     namespace: str
     task: str
-    number: int  # of the attempt, from 1
+    number: int  # the attempt, from 1
     token: int
     scheduled_us: int
     started_us: int
-    deadline_us: int | None  # wall time, for the work to know; whoever calls keeps it
-    has_timeout: bool = True  # False: no level sets a timeout, and the runner's own default counts
+    deadline_us: int | None  # wall time, for information; the caller enforces it
+    has_timeout: bool = True  # False: no setting has a timeout, so the runner's default applies
     last_run_us: int | None
-    options: Mapping[str, Any] = field(repr=False)  # of the target; they hold credentials
-    payload: Any = field(default=None, repr=False)  # as triggered, or the job's own
+    options: Mapping[str, Any] = field(repr=False)  # of the target; may contain credentials
+    payload: Any = field(default=None, repr=False)  # of the trigger, or of the job
     span: CoveredSpan | None = None
     stop: Stop = field(default_factory=Stop)
-    stopping: Stop = field(default_factory=Stop)  # the node shuts down: finish soon, nothing is forced yet
+    stopping: Stop = field(
+        default_factory=Stop
+    )  # requested when the node shuts down: finish soon, nothing is killed yet
     sink: Sink
-    grace_s: float = 30.0  # from asking to forcing; a runner that kills may use it to tell its children
-    timeout_grace_s: float = 2.0  # the same after a timeout, its own or that of the execution
-    signals: Mapping[str, Any] = field(default_factory=dict)  # that came for this execution
-    memory: list[RecordedTask] = field(default_factory=list)  # durable steps; what the runner leaves here is stored
+    grace_s: float = 30.0  # from asking to killing
+    timeout_grace_s: float = 2.0  # the same after a timeout
+    signals: Mapping[str, Any] = field(default_factory=dict)  # received by this execution
+    memory: list[RecordedTask] = field(default_factory=list)  # durable calls; stored after the attempt
     detail: dict[str, Any] = field(default_factory=dict)  # for the attempt's record: exit_code, response …
-    statements: list[tuple[str, tuple[Any, ...]]] = field(default_factory=list)  # SQL to commit with its completion
-    on_abandon: Callable[[], None] | None = None  # set by a runner that can leave work to itself which does not end
+    statements: list[tuple[str, tuple[Any, ...]]] = field(default_factory=list)  # SQL that commits with the task
+    on_abandon: Callable[[], None] | None = None  # set by a runner that can abandon its work
 
 
 class Runner(Protocol):
-    """One kind of target."""
+    """The runner of one kind of target."""
 
     def check(self, options: Mapping[str, Any]) -> None:
-        """Raise ``Invalid``, naming the option, when a job with these could never run; better ``InvalidOptions``,
-        naming all that are wrong. Called when it is saved.
+        """Raise ``Invalid`` or, better, ``InvalidOptions`` with every fault, if a job with these options could never
+        run.
+
+        Called when a job is saved.
         """
 
     async def run(self, call: AttemptCall) -> Outcome:
         """Make the attempt. Errors of the work are outcomes (``Failed``), never exceptions."""
 
     async def close(self) -> None:
-        """Let go of what is kept between calls: pools, workers, connections. Idempotent."""
+        """Release what is kept between calls: pools, workers, connections. Idempotent."""

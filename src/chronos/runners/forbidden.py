@@ -1,4 +1,4 @@
-"""A target that this node does not allow: jobs with it are refused, and what others saved fails at once."""
+"""ForbiddenRunner: rejects jobs with a kind of target that this node does not allow."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,12 +9,12 @@ from chronos.runners.contract import AttemptCall
 
 
 class ForbiddenRunner:
-    """Stands in for the runner of a kind that the configuration leaves out."""
+    """The runner of a kind that the configuration excludes. Stored jobs with it fail at once."""
 
     def __init__(self, kind: str, allowed: tuple[str, ...]) -> None:
         self._reason = (
-            f'"{kind}" targets are not allowed here; dispatcher.targets allows {", ".join(allowed)}: '
-            "use one of these, or ask the operator of the server"
+            f'"{kind}" targets are not allowed on this server; use one of {", ".join(allowed)}, '
+            "or ask the operator to add it to dispatcher.targets"
         )
 
     def check(self, options: Mapping[str, Any]) -> None:
@@ -24,4 +24,4 @@ class ForbiddenRunner:
         return Failed(error=self._reason, kinds=("target",), worth_retrying=False)
 
     async def close(self) -> None:
-        """Nothing is kept."""
+        """No-op: there is nothing to release."""

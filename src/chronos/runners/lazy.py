@@ -1,4 +1,4 @@
-"""A runner that is made when it is first needed, for those whose libraries take long to import."""
+"""LazyRunner: creates a runner at its first use, because importing its libraries takes long."""
 
 import asyncio
 import threading
@@ -11,7 +11,7 @@ from chronos.runners.contract import AttemptCall, Runner
 
 
 class LazyRunner:
-    """Stands for another runner."""
+    """A stand-in that creates the real runner when it is first needed."""
 
     def __init__(self, make: Callable[[], Runner], clock: Clock) -> None:
         self._make = make
@@ -25,7 +25,7 @@ class LazyRunner:
     async def run(self, call: AttemptCall) -> Outcome:
         runner = self._runner
         if runner is None:
-            with self._clock.outside():  # an import: the loop goes on meanwhile
+            with self._clock.outside():  # the import runs in a thread
                 runner = await asyncio.to_thread(self._get_runner)
         return await runner.run(call)
 

@@ -1,4 +1,4 @@
-"""Reading one option of a target: what is of the wrong type is refused with what was expected."""
+"""Readers for single options of a target. A value of the wrong type raises ``Invalid`` with what is expected."""
 
 import re
 from collections.abc import Mapping
@@ -6,36 +6,36 @@ from collections.abc import Mapping
 from chronos.core.schedule.interval import parse_go_duration
 from chronos.errors import Invalid, InvalidSchedule
 
-MAX_TEXT = 1 << 20  # of one option: a body, a script
+MAX_TEXT_CHARS = 1 << 20  # of one option: a body, a script
 
 
-def text(where: str, value: object, *, limit: int = MAX_TEXT) -> str:
-    """A text that a program or a peer can be given: bounded, without NUL."""
+def text(where: str, value: object, *, limit: int = MAX_TEXT_CHARS) -> str:
+    """Read a text that can be passed to a program or a server: bounded, without NUL."""
     if not isinstance(value, str):
         raise Invalid(f"{where} must be text, got {describe_type(value)}")
     if len(value) > limit:
         raise Invalid(f"{where} has {len(value)} characters, allowed {limit}")
     if "\0" in value:
-        raise Invalid(f"{where} has a NUL character, which nothing can be given")
+        raise Invalid(f"{where} contains a NUL character; remove it")
     return value
 
 
 def text_or_number(where: str, value: object) -> str:
-    """A text, or a number written as one."""
+    """Read a text, or a number as text."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return str(value)
     return text(where, value)
 
 
 def flag(where: str, value: object) -> bool:
-    """True or false, and nothing that merely looks like it."""
+    """Read true or false."""
     if not isinstance(value, bool):
         raise Invalid(f"{where} must be true or false, got {describe_type(value)}")
     return value
 
 
 def whole_number(where: str, value: object, low: int, high: int) -> int:
-    """A whole number within bounds."""
+    """Read a whole number within bounds."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise Invalid(f"{where} must be a whole number, got {describe_type(value)}")
     if not low <= value <= high:
@@ -44,7 +44,7 @@ def whole_number(where: str, value: object, low: int, high: int) -> int:
 
 
 def duration_us(where: str, value: object) -> int:
-    """A duration such as ``1h30m``; a number is seconds."""
+    """Read a duration such as ``1h30m``. A number means seconds."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         value = f"{value}s"
     try:
@@ -54,10 +54,10 @@ def duration_us(where: str, value: object) -> int:
 
 
 def size_bytes(where: str, value: object) -> int:
-    """A number of bytes, or one with a unit: ``512KiB``, ``256MiB``, ``2GB``."""
-    match = _SIZE.fullmatch(text_or_number(where, value))
+    """Read a number of bytes, or a size with a unit: ``512KiB``, ``256MiB``, ``2GB``."""
+    match = _SIZE_PATTERN.fullmatch(text_or_number(where, value))
     if match is None:
-        raise Invalid(f'{where} is "{str(value)[:40]}", expected bytes or a size such as 256MiB')
+        raise Invalid(f'{where} is "{str(value)[:40]}", expected a number of bytes or a size such as 256MiB')
     number, unit = match.groups()
     return int(number) * _UNITS[unit.lower()]
 
@@ -67,11 +67,11 @@ _UNITS: dict[str, int] = {"": 1, "b": 1} | {
     for power, letter in enumerate("kmgt", 1)
     for tail, base in (("", 1024), ("ib", 1024), ("b", 1000))
 }
-_SIZE = re.compile(r"([0-9]{1,15}) ?([kmgt]i?b?|b?)", re.ASCII | re.IGNORECASE)
+_SIZE_PATTERN = re.compile(r"([0-9]{1,15}) ?([kmgt]i?b?|b?)", re.ASCII | re.IGNORECASE)
 
 
 def describe_type(value: object) -> str:
-    """What a value is, for a message."""
+    """Return the JSON type of a value in words, for a message."""
     match value:
         case None:
             return "null"

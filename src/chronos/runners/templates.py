@@ -1,7 +1,7 @@
-"""The templates of a target's options: ``{{ payload.order.id }}`` becomes what the call has under that name.
+"""Templates in a target's options: ``{{ payload.order.id }}`` becomes the value with that name.
 
-A text that is one placeholder and nothing else becomes the value itself, with its type; within a longer text a value
-that is no text is text as JSON.
+A text that is a single placeholder becomes the value itself, with its type. Within a longer text, values other than
+text are written as JSON.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -15,31 +15,31 @@ from chronos.errors import Invalid, NotFound
 from chronos.runners.contract import AttemptCall
 from chronos.runners.secret_mask import SecretMask
 
-SecretLookup = Callable[[str], str | None]  # from a name to its value, None when there is no such secret
+SecretLookup = Callable[[str], str | None]  # from a name to its value; None: not found
 
-SECRET = "secret"  # the first key of a name that stands for one
+SECRET = "secret"  # the first key of a secret's name
 _MAX_DEPTH = 64
 
 
 def no_secrets(name: str) -> str | None:
-    """Where there are none: a job that names a secret is refused, and one that was stored before fails at once."""
+    """The lookup of a node without secrets. Jobs that name a secret are rejected; stored ones fail at once."""
     return None
 
 
 def secrets_unsupported_error(where: str, name: Name) -> Invalid:
-    """What is wrong with a placeholder that names a secret where there are none."""
+    """Build the error for a placeholder that names a secret on a node without secrets."""
     return Invalid(
-        f'{where}: "{".".join(name)}" can never be filled in: Chronos keeps no secrets yet; write the value itself'
+        f'{where}: "{".".join(name)}" cannot be used: Chronos does not support secrets yet; write the value itself'
     )
 
 
 def check_template(where: str, value: Any, *, secrets: bool = True, has_secrets: bool = True, depth: int = 0) -> None:
-    """Raise ``Invalid`` for a placeholder, anywhere in the value, that could never be replaced.
+    """Raise ``Invalid`` if the value contains a placeholder that can never be replaced.
 
-    ``secrets``: whether the value may name one. ``has_secrets``: whether there are any.
+    ``secrets``: whether secrets are allowed here. ``has_secrets``: whether the node has secrets.
     """
     if depth > _MAX_DEPTH:
-        raise Invalid(f"{where} is nested more than {_MAX_DEPTH} deep")
+        raise Invalid(f"{where} is nested more than {_MAX_DEPTH} levels deep")
     match value:
         case str():
             for name in _placeholder_names(where, value):
@@ -57,17 +57,17 @@ def check_template(where: str, value: Any, *, secrets: bool = True, has_secrets:
 
 
 def is_template(text: str) -> bool:
-    """Whether there is anything to replace."""
+    """Whether a text contains placeholders."""
     return "{{" in text
 
 
 def has_secret_placeholder(text: str) -> bool:
-    """Whether a template asks for a secret."""
+    """Whether a template names a secret."""
     return is_template(text) and any(name[0] == "secret" for name in _placeholder_names("", text))
 
 
 class Renderer:
-    """Replaces the placeholders of one call's options; remembers the secrets it used, so that they can be masked."""
+    """Replaces the placeholders of one call's options. Adds the secrets that it uses to the mask."""
 
     __slots__ = ("_call", "_mask", "_secrets")
 
@@ -77,7 +77,7 @@ class Renderer:
         self._mask = mask
 
     def text(self, where: str, template: str, encode: Callable[[str, bool], str] | None = None) -> str:
-        """The text; ``encode`` makes a value fit for where it goes, and is told whether it is a secret."""
+        """Render a text. ``encode(value, is_secret)`` prepares each value for its place."""
         if "{{" not in template:
             return template
         rendered = []
@@ -90,7 +90,7 @@ class Renderer:
         return "".join(rendered)
 
     def value(self, where: str, template: Any) -> Any:
-        """The same value with every text in it replaced; keys stay as they are."""
+        """Render every text within a value; keys stay unchanged."""
         match template:
             case str() if "{{" in template:
                 parts = _split(where, template)
@@ -109,7 +109,9 @@ class Renderer:
         if field is not None:
             value = field(self._call)
             if value is ABSENT:
-                raise Invalid(f'{where}: "{".".join(name)}" is not there: this run stands for its own instant only')
+                raise Invalid(
+                    f'{where}: "{".".join(name)}" does not exist; only a run that covers missed instants has a span'
+                )
             return value
         _check_name(where, name, True)
         if name[0] == "secret":
@@ -120,20 +122,20 @@ class Renderer:
         for key in name[1:]:
             item = resolve_key(key, value)
             if item is ABSENT:
-                raise Invalid(f'{where}: "{".".join(name)}" is not there: {_suggest_key(key, value)}')
+                raise Invalid(f'{where}: "{".".join(name)}" does not exist; {_suggest_key(key, value)}')
             value = item
         return value
 
     def _secret(self, where: str, name: str) -> str:
         value = self._secrets(name)
         if value is None:
-            raise NotFound(f'{where}: there is no secret "{name}"; create it, or correct its name')
+            raise NotFound(f'{where}: secret "{name}" does not exist; create it or correct the name')
         self._mask.add(value)
         return value
 
 
 def uuid_text(raw: bytes) -> str:
-    """An id as people see it; ``uuid.UUID`` gives the same, ten times slower."""
+    """Format an id as a UUID. ``uuid.UUID`` does the same ten times slower."""
     text = raw.hex()
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
@@ -179,21 +181,21 @@ def _split(where: str, template: str) -> tuple[Part, ...]:
 def _check_name(where: str, name: Name, secrets: bool) -> None:
     root, text = name[0], ".".join(name)
     if root not in _ROOTS:
-        raise Invalid(f'{where}: "{text}" is unknown: {_suggest_key(root, dict.fromkeys(_ROOTS))}')
+        raise Invalid(f'{where}: "{text}" is unknown; {_suggest_key(root, dict.fromkeys(_ROOTS))}')
     if root == "secret":
         if not secrets:
-            raise Invalid(f'{where}: "{text}" would be seen by everybody there; use env or stdin')
+            raise Invalid(f'{where}: "{text}" would be visible to everyone on this machine; use env or stdin')
         if len(name) != 2:
-            raise Invalid(f'{where}: "{text}" is no secret: write secret.NAME')
+            raise Invalid(f'{where}: "{text}" is not a valid secret name; write secret.NAME')
     elif root != "payload" and name not in _FIELDS:
         known = {field[1]: None for field in _FIELDS if field[0] == root}
-        raise Invalid(f'{where}: "{text}" is unknown: {_suggest_key(".".join(name[1:]), known)}')
+        raise Invalid(f'{where}: "{text}" is unknown; {_suggest_key(".".join(name[1:]), known)}')
 
 
 def _suggest_key(key: str, value: Any) -> str:
     if not isinstance(value, Mapping) or not value:
-        return f'nothing is under "{key}"'
+        return f'the value before it has no "{key}"'
     near = get_close_matches(key, [str(name) for name in value], n=1, cutoff=0.5)
     if near:
         return f'did you mean "{near[0]}"?'
-    return f"there are {', '.join(str(name)[:40] for name in list(value)[:10])}"
+    return f"use one of {', '.join(str(name)[:40] for name in list(value)[:10])}"

@@ -1,4 +1,4 @@
-"""The ``wait`` target: a durable wait. It only says for what; the store does the waiting, and holds nothing for it."""
+"""The ``wait`` target: a durable wait. The runner only returns what to wait for; a wait holds no slot."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -20,23 +20,23 @@ _DURATION_OPTIONS = ("for", "timeout")
 
 
 class WaitRunner:
-    """Waits until the earliest of what is given: an instant, a while, a schedule's next instant, a signal."""
+    """Waits for the earliest of a time, a duration, the next instant of a schedule, and a signal."""
 
     def check(self, options: Mapping[str, Any]) -> None:
         faults = OptionFaults("wait")
         if not faults.add_unknown_options((), options, _KNOWN_OPTIONS):
             faults.raise_if_any()
         if not any(name in options for name in _WAIT_CONDITIONS):
-            faults.add((), f"wait needs what to wait for: one of {', '.join(_WAIT_CONDITIONS)}")
+            faults.add((), f"wait needs at least one of {', '.join(_WAIT_CONDITIONS)}")
         if "timeout" in options and "signal" not in options:
-            faults.add(("timeout",), 'wait.timeout is how long to wait for a signal; without "signal" write "for"')
+            faults.add(("timeout",), 'wait.timeout limits the wait for a signal; without "signal" use "for"')
         if "timezone" in options and not ("schedule" in options or "until" in options):
-            faults.add(("timezone",), "wait.timezone is of a schedule or of until, and neither is given")
+            faults.add(("timezone",), "wait.timezone applies to schedule or until; add one of them or remove it")
         if (
             "signal" in options
             and faults.try_read(("signal",), read.text, "wait.signal", options["signal"], limit=200) == ""
         ):
-            faults.add(("signal",), "wait.signal is empty, expected a name")
+            faults.add(("signal",), "wait.signal is empty; give the signal a name")
         zone = faults.try_read(("timezone",), _read_zone, options) or get_zone("UTC")
         if "until" in options:
             faults.try_read(("until",), _read_until_us, options, zone)
@@ -65,11 +65,11 @@ class WaitRunner:
         return Waits(until_us=min(times_us, default=None), signal=call.options.get("signal"))
 
     async def close(self) -> None:
-        """Nothing is kept."""
+        """No-op: there is nothing to release."""
 
 
 def _read_times_us(options: Mapping[str, Any], started_us: int) -> list[int]:
-    """When the wait ends, by each of its times."""
+    """Return the end of the wait by each of its times."""
     times_us = [_read_until_us(options, _read_zone(options))] if "until" in options else []
     durations_us = [read.duration_us(f"wait.{name}", options[name]) for name in _DURATION_OPTIONS if name in options]
     return times_us + [min(started_us + duration_us, LAST_US) for duration_us in durations_us]
@@ -79,7 +79,7 @@ def _read_until_us(options: Mapping[str, Any], zone: Zone) -> int:
     text = read.text("wait.until", options["until"], limit=256)
     at_us = parse_instant(text, zone)
     if at_us is None:
-        raise Invalid(f'wait.until is "{text}", which is no date and time; write it like 2027-01-01T09:00:00Z')
+        raise Invalid(f'wait.until is "{text}", which is not a date and time; write it like 2027-01-01T09:00:00Z')
     return at_us
 
 
@@ -93,7 +93,7 @@ def _read_schedule(options: Mapping[str, Any], zone: Zone) -> Schedule:
 
 def _check_schedule(options: Mapping[str, Any], zone: Zone) -> None:
     if _read_schedule(options, zone).next_us(0) is None:
-        raise Invalid("wait.schedule has no instant to wait for")
+        raise Invalid("wait.schedule never fires; use a schedule with a future instant")
 
 
 def _read_zone(options: Mapping[str, Any]) -> Zone:

@@ -279,7 +279,7 @@ def _suggest_keyword(key: str, known: Mapping[str, Any]) -> str:
     if equivalent is not None and (equivalent.keyword is None or equivalent.keyword in known):
         return f"; {equivalent.hint}"
     near = get_close_matches(key, known, n=1)
-    return f"; did you mean {near[0]}?" if near else ""
+    return f"; did you mean {near[0]}?" if near else "; the Python reference lists the keywords"
 
 
 def _select_options(kind: type, options: Mapping[str, Any]) -> Shape:

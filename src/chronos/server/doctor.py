@@ -136,7 +136,7 @@ async def _check_clock(store: Store, clock: Clock) -> Finding:
     told_us = await store.clock_us()
     if told_us is not None:
         took_us = round((monotonic() - asked_s) * 1e6)
-        skew_s = nearest_offset_us(0, told_us=told_us, answered_us=clock.now_us(), took_us=took_us) / 1e6
+        skew_s = nearest_offset_us(0, remote_us=told_us, received_us=clock.now_us(), round_trip_us=took_us) / 1e6
         ok = abs(skew_s) <= MAX_SKEW_S
         help_ = "" if ok else "; set this machine's clock (chrony, systemd-timesyncd): no work is started until then"
         return Finding(subject="clock", ok=ok, text=f"{skew_s:+.3f} s from the store's{help_}")

@@ -103,7 +103,7 @@ class _Restorer:
         stored_pairs = list(find_userinfos(stored)) if isinstance(stored, str) else []
         pieces, start = [], 0
         for found in masked:
-            pair = next((one for one in stored_pairs if one.leads_to == found.leads_to), None)
+            pair = next((one for one in stored_pairs if one.server == found.server), None)
             if changed is not None or pair is None:
                 self._refuse(pointer, changed or _NOTHING_STORED)
                 return sent

@@ -1,7 +1,11 @@
-"""Merging commands of one kind into one statement's worth, and giving each its own part of the answer back.
+"""Merges neighbouring commands of one kind into one, and splits the answer of the merged command.
 
-Of saved jobs only new ones without a key merge; of recovered gaps those that were judged at one time; of jobs that are
-switched, and of what left the outbox, all. Should one of them be refused, each of them is applied by itself.
+    Settle, Advance, Suspend, Release    merge by rows; Settle only with the same node and ``take``
+    SaveJobs                             merge if all jobs are new and without idempotency key
+    Recover                              merge with the same ``now_us``
+    SetJobState, AckOutbox               always merge
+
+If a merged command is rejected, the engine applies its parts one by one.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,12 +33,13 @@ _MERGEABLE_BY_ROWS = (Settle, Advance, Suspend, Release)
 
 
 def merge_commands(commands: Sequence[Command[Any]]) -> list[tuple[Command[Any], list[int]]]:
-    """Commands to apply in this order, each with the positions of those it stands for.
+    """Return the commands to apply, in order, each with the positions of the commands merged into it.
 
-    Only neighbours merge, so the order between kinds is kept; an execution or job is touched at most once a command.
+    - Ordered: only neighbours merge, so the order of kinds is kept.
+    - Bounded: a merged command contains each execution or job at most once.
     """
     groups: list[list[int]] = []
-    seen: set[Any] | None = None  # by the last of them; None: it does not merge
+    seen: set[Any] | None = None  # keys of the last group; None: it does not merge
     for position, command in enumerate(commands):
         new = _merge_keys(command)
         first = commands[groups[-1][0]] if groups else None
@@ -48,7 +53,7 @@ def merge_commands(commands: Sequence[Command[Any]]) -> list[tuple[Command[Any],
 
 
 def split_result(command: Command[Any], parts: Sequence[Command[Any]], answer: Any) -> list[Any]:
-    """The answer of each part of a merged command."""
+    """Return the answer of each part of a merged command."""
     if len(parts) == 1:
         return [answer]
     if isinstance(command, SaveJobs):
@@ -59,10 +64,10 @@ def split_result(command: Command[Any], parts: Sequence[Command[Any]], answer: A
     if isinstance(command, AckOutbox):
         return [None] * len(parts)
     if isinstance(command, Recover):
-        of: dict[bytes, list[Admitted]] = {}
+        admitted: dict[bytes, list[Admitted]] = {}
         for row in answer:
-            of.setdefault(row.job, []).append(row)
-        return [of.get(part.job, []) for part in parts if isinstance(part, Recover)]
+            admitted.setdefault(row.job, []).append(row)
+        return [admitted.get(part.job, []) for part in parts if isinstance(part, Recover)]
     if isinstance(answer, Settled):
         done = set(answer.settled)
         answers: list[Any] = [
@@ -77,7 +82,7 @@ def split_result(command: Command[Any], parts: Sequence[Command[Any]], answer: A
 
 
 def count_rows(command: Command[Any]) -> int:
-    """How many rows a command brings."""
+    """Return the number of rows of a command, at least 1."""
     if isinstance(command, Recover):
         return sum(len(part.runs) + len(part.spans) for part in command.parts) or 1
     if isinstance(command, Backfill):
@@ -86,7 +91,7 @@ def count_rows(command: Command[Any]) -> int:
 
 
 def _merge_keys(command: Command[Any]) -> list[Any] | None:
-    """What a command that merges with others is about; None: it does not."""
+    """Return the executions or jobs of a mergeable command, or None."""
     if isinstance(command, _MERGEABLE_BY_ROWS):
         return [row.id for row in command.rows]
     if isinstance(command, AckOutbox):
@@ -102,12 +107,12 @@ def _merge_keys(command: Command[Any]) -> list[Any] | None:
 
 
 def _can_merge(a: Any, b: Any) -> bool:
-    """Whether a command merges with one before it, both of them of those that do."""
+    """Whether two mergeable commands may be merged."""
     if type(a) is not type(b):
         return False
     if isinstance(a, Settle):
         return (a.node, a.take, a.take_lanes) == (b.node, b.take, b.take_lanes)
-    if isinstance(a, Recover | SetJobState) and b.others:
+    if isinstance(a, Recover | SetJobState) and b.merged:
         return False
     return not isinstance(a, Recover) or bool(a.now_us == b.now_us)
 
@@ -118,7 +123,7 @@ def _join_commands(commands: Sequence[Any]) -> Command[Any]:
         return first
     joined: Callable[..., Command[Any]] = replace
     if isinstance(first, SaveJobs | Recover | SetJobState):
-        return joined(first, others=(*first.others, *commands[1:]))
+        return joined(first, merged=(*first.merged, *commands[1:]))
     if isinstance(first, AckOutbox):
         return joined(first, ids=tuple(id_ for command in commands for id_ in command.ids))
     return joined(first, rows=tuple(row for command in commands for row in command.rows))

@@ -87,7 +87,7 @@ class Page(Generic[T]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFilter:
-    """Selects jobs for a list. A field that is None or empty does not restrict the list."""
+    """Selects jobs for a list. Fields with None or an empty value do not restrict the list."""
 
     namespace: str | None = None
     prefix: str = ""
@@ -99,7 +99,7 @@ class JobFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutionFilter:
-    """Selects executions for a list. A field that is None does not restrict the list."""
+    """Selects executions for a list. Fields with None do not restrict the list."""
 
     job: bytes | None = None
     status: Status | None = None

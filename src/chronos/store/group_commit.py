@@ -1,11 +1,13 @@
-"""Group commit: commands that arrive while a transaction is under way wait and go into the next one together.
+"""Group commit: commands that arrive during a transaction wait and share the next one.
 
-Idle, a command is sent at once. Under load the batches grow by themselves, up to a bound, so that one fsync serves
-many. Heartbeats, settlements and control go first and are never refused; admissions and requests wait their turn, and
-are refused, retryably, when too many wait already.
+An idle store sends a command immediately. Under load, batches grow up to a limit, so that one fsync serves many
+commands. There are three queues:
 
-A command may be larger than a batch by itself: thousands of jobs. Large commands share transactions of their own, of a
-few thousand rows, which take turns with all others: what is due waits for one of them at the most.
+    urgent       heartbeats, settlements, control: sent first, never rejected
+    refusable    admissions, requests: sent after the urgent ones; rejected with StoreBusy when too many wait
+    large        SaveJobs commands that exceed a batch: they share transactions of a few thousand rows
+
+Large transactions alternate with the others, so urgent commands wait for one large transaction at most.
 """
 
 import asyncio
@@ -21,16 +23,14 @@ from chronos.store.commands import Admit, Backfill, Claim, Command, Recover, Sav
 from chronos.store.commands.batch_size import MAX_BATCH_CHARACTERS, MAX_BATCH_ROWS, count_characters
 
 R = TypeVar("R")
-MAX_ROWS_OF_LARGE_COMMANDS = (
-    5_000  # rows that large commands bring into one transaction: together they write fewer pages
-)
+MAX_ROWS_OF_LARGE_COMMANDS = 5_000  # per transaction; many rows together write fewer pages
 MAX_WAITING_COMMANDS = 10_000
 _REFUSABLE_COMMANDS = (Admit, Backfill, Claim, Recover, SaveJobs, Trigger, Trim, WriteOutput)
 
 
 @dataclass(slots=True, eq=False)
 class PendingCommand:
-    """A command that waits, and whoever waits for its answer."""
+    """A command in a queue, with the future of its answer."""
 
     command: Command[Any]
     answer: asyncio.Future[Any]
@@ -38,16 +38,16 @@ class PendingCommand:
     text: int  # characters
 
 
-#: What became of a batch: each command's answer, or the error that is its own alone; or what is wrong with all of it.
+#: The outcome of a batch: an answer or an error per command, or one error for the whole batch.
 BatchOutcome = list[Any] | BaseException
-#: Begins to apply a batch in one transaction, and calls back, on the loop, with its outcome.
+#: Starts to apply a batch in one transaction, and calls back on the loop with the outcome.
 BeginBatch = Callable[[Sequence[Command[Any]], Callable[[BatchOutcome], None]], None]
-#: Told of each transaction that was committed: how many rows it was about, and how long it took, in seconds.
+#: Called after each committed transaction with its number of rows and its seconds.
 CommitListener = Callable[[int, float], None]
 
 
 class GroupCommit:
-    """One lane of group commit."""
+    """Batches commands for one writer."""
 
     def __init__(
         self,
@@ -65,39 +65,39 @@ class GroupCommit:
         self._max_waiting = max_waiting
         self._urgent: deque[PendingCommand] = deque()
         self._refusable: deque[PendingCommand] = deque()
-        self._large: deque[PendingCommand] = deque()  # saved jobs, more than a batch of them
-        self._large_go_next = False  # of the large ones: others went before them
-        self._one_by_one: deque[PendingCommand] = deque()  # of a batch that broke: they are sent one by one
+        self._large: deque[PendingCommand] = deque()  # SaveJobs commands with more rows than a batch
+        self._large_go_next = False  # the previous batch was not a large one
+        self._one_by_one: deque[PendingCommand] = deque()  # from a batch that failed unexpectedly
         self._sent: list[PendingCommand] = []
         self._started_s = 0.0
-        self._loop: asyncio.AbstractEventLoop | None = None  # while there is work
+        self._loop: asyncio.AbstractEventLoop | None = None  # None while idle
         self._drain_waiters: list[asyncio.Future[None]] = []
 
     async def apply(self, command: Command[R]) -> R:
         """Send a command with the next batch and wait for its answer."""
-        # Cancelling the waiter cancels its future only: a command that is on its way has no use for that.
+        # Cancelling the caller cancels only its future. The command stays in its queue.
         return await self.submit(command)
 
     def submit(self, command: Command[R]) -> asyncio.Future[R]:
-        """Put a command in line; gives what its answer will be."""
+        """Queue a command and return the future of its answer. Raises ``StoreBusy`` if too many commands wait."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Any] = loop.create_future()
         pending = PendingCommand(command, answer, count_rows(command), count_characters(command))
         if isinstance(command, _REFUSABLE_COMMANDS):
             waiting = len(self._refusable) + len(self._large)
             if waiting >= self._max_waiting:
-                raise StoreBusy(f"{waiting} changes wait to be written already; try again soon")
+                raise StoreBusy(f"{waiting} changes are waiting to be written; try again soon")
             is_large = isinstance(command, SaveJobs) and pending.rows > self._max_rows
             (self._large if is_large else self._refusable).append(pending)
         else:
             self._urgent.append(pending)
         if self._loop is None or self._loop.is_closed():
             self._loop = loop
-            loop.call_soon(self._send_next_batch)  # what else is sent in this turn of the loop goes with it
+            loop.call_soon(self._send_next_batch)  # commands of the same loop iteration share the batch
         return answer
 
     async def drain(self) -> None:
-        """Wait until everything that was sent has been answered."""
+        """Wait until every queued command has been answered."""
         loop = asyncio.get_running_loop()
         while self._loop is loop:
             done = loop.create_future()
@@ -105,7 +105,6 @@ class GroupCommit:
             await done
 
     def _send_next_batch(self) -> None:
-        """Send the next batch, if there is one."""
         self._sent = batch = self._next_batch()
         if not batch:
             self._become_idle()
@@ -121,25 +120,33 @@ class GroupCommit:
         self._drain_waiters.clear()
 
     def _finish_batch(self, outcome: BatchOutcome) -> None:
-        """Give everybody their answer, and go on."""
+        """Resolve the futures of a batch and send the next one."""
         batch, self._sent = self._sent, []
         if isinstance(outcome, list):
             if self._on_commit is not None:
                 self._on_commit(sum(pending.rows for pending in batch), self._now_s() - self._started_s)
             for pending, answer in zip(batch, outcome, strict=True):
                 _resolve(pending, answer)
-        elif not isinstance(outcome, Exception):  # all is coming to an end
+        elif not isinstance(outcome, Exception):  # the process or the loop is shutting down
             for pending in batch:
-                _resolve(pending, StoreUnavailable("the store is being closed; whether this was written is unknown"))
+                _resolve(
+                    pending,
+                    StoreUnavailable(
+                        "the store is closing, and this change may have been written; check before you send it again"
+                    ),
+                )
             for waiting in (self._one_by_one, self._urgent, self._refusable, self._large):
                 while waiting:
-                    _resolve(waiting.popleft(), StoreUnavailable("the store is being closed; this was not written"))
+                    _resolve(
+                        waiting.popleft(),
+                        StoreUnavailable("the store is closing, and this change was not written; send it again later"),
+                    )
             self._become_idle()
             return
         elif isinstance(outcome, ChronosError) or len(batch) == 1:
-            for pending in batch:  # the store's own trouble, the same for all
+            for pending in batch:  # an error of the store itself
                 _resolve(pending, outcome)
-        else:  # something that should not happen, in one of them: alone, each gets what it deserves
+        else:  # an unexpected error in one of the commands: sent singly, each gets its own answer
             self._one_by_one.extend(batch)
         self._send_next_batch()
 
@@ -158,7 +165,7 @@ class GroupCommit:
 
 
 def _take_batch(max_rows: int, *queues: deque[PendingCommand]) -> list[PendingCommand]:
-    """The first of some lines that fit together, by their rows and by their text; one at least."""
+    """Remove the first commands that fit into one batch, by rows and by text; at least one."""
     batch: list[PendingCommand] = []
     rows = text = 0
     for queue in queues:
@@ -172,7 +179,7 @@ def _take_batch(max_rows: int, *queues: deque[PendingCommand]) -> list[PendingCo
 
 
 def begin_in_task(run: Callable[[Sequence[Command[Any]]], Coroutine[Any, Any, list[Any]]]) -> BeginBatch:
-    """For a store that applies a batch by waiting for it."""
+    """Adapt a coroutine function that applies a batch."""
     running: set[asyncio.Task[list[Any]]] = set()
 
     def begin(commands: Sequence[Command[Any]], done: Callable[[BatchOutcome], None]) -> None:
@@ -192,6 +199,6 @@ def _resolve(pending: PendingCommand, answer: Any) -> None:
         return
     if isinstance(answer, Exception):
         pending.answer.set_exception(answer)
-        pending.answer.exception()  # looked at, so that a waiter that went away leaves no warning behind
+        pending.answer.exception()  # marked as retrieved, so that a canceled caller causes no warning
     else:
         pending.answer.set_result(answer)

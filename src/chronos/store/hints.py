@@ -1,6 +1,6 @@
-"""What an applied command leaves to be done by others, told from the command and its answer alone.
+"""Derives the hint of an applied command from the command and its answer.
 
-Where the answer does not say, the hint is given: one too many costs a look, one too few a second.
+If the answer does not say enough, the hint is given: a superfluous hint costs one read, a missing one a second's delay.
 """
 
 from typing import Any
@@ -31,14 +31,13 @@ from chronos.store.commands import (
 from chronos.store.contract import Hint
 
 NO_HINT = Hint(0)
-_HINT_AFTER_DELETE = (
-    Hint.JOBS | Hint.CANCEL | Hint.OUTBOX | Hint.READY
-)  # ready is what waited for a job's concurrency keys
-_STATUSES_WITHOUT_HINT = {Status.RUNNING, Status.SKIPPED}  # admitted so, there is nothing to look for
+# READY: executions of other jobs that waited for the deleted job's concurrency keys.
+_HINT_AFTER_DELETE = Hint.JOBS | Hint.CANCEL | Hint.OUTBOX | Hint.READY
+_STATUSES_WITHOUT_HINT = {Status.RUNNING, Status.SKIPPED}
 
 
 def hint_of(command: Command[Any], answer: Any) -> Hint:
-    """What there may be to look for after a command was applied; errors are answers that leave nothing."""
+    """Return the hint of a command. An answer that is an error gives none."""
     if isinstance(answer, Exception):
         return NO_HINT
     match command:
@@ -69,23 +68,23 @@ def hint_of(command: Command[Any], answer: Any) -> Hint:
 
 
 def _hint_of_rare_command(command: Command[Any], answer: Any) -> Hint:
-    """After what is asked for from outside, or happens once in a while."""
+    """The hint of a command that is not on the hot path."""
     match command:
         case SaveJobs(delete=()) if all(saved.created for saved in answer) and not _has_run_on_save(command):
             return Hint.JOBS
         case SaveJobs():
             changed = any(saved.changed and not saved.created for saved in answer)
-            gone = _hint_if(command.delete, _HINT_AFTER_DELETE)
+            deleted = _hint_if(command.delete, _HINT_AFTER_DELETE)
             return (
                 _hint_if(any(saved.changed for saved in answer), Hint.JOBS)
                 | _hint_if(changed, Hint.READY)
-                | gone
+                | deleted
                 | _hint_of_runs_on_save(command)
             )
         case Backfill():
             return _hint_of_admissions(set(answer.statuses), replaces=True) if answer.statuses else NO_HINT
         case SetJobState():
-            return _hint_if(answer, Hint.JOBS | Hint.READY)  # what is held makes room for others
+            return _hint_if(answer, Hint.JOBS | Hint.READY)  # held executions free their gates and keys
         case DeleteJob():
             return _HINT_AFTER_DELETE
         case CancelExecution():
@@ -93,7 +92,7 @@ def _hint_of_rare_command(command: Command[Any], answer: Any) -> Hint:
         case RecordSkip():
             return _hint_if(answer, Hint.OUTBOX)
         case StopNode():
-            return Hint.OUTBOX  # what it had taken from there is free again
+            return Hint.OUTBOX  # its outbox items are free again
         case _:
             return NO_HINT
 
@@ -103,13 +102,13 @@ def _has_run_on_save(command: SaveJobs) -> bool:
 
 
 def _hint_of_runs_on_save(command: SaveJobs) -> Hint:
-    """After jobs that may run at once; one that was there already may replace what ran before."""
+    """The hint of jobs that run when they are saved. An existing job may replace its running execution."""
     rows = [row for part in command.parts for row in part.rows if row.run is not None]
     return _hint_if(rows, Hint.READY) | _hint_if(any(row.expect != NEW for row in rows), Hint.CANCEL | Hint.OUTBOX)
 
 
 def _hint_of_admissions(statuses: set[Status], *, replaces: bool) -> Hint:
-    """After admissions; under ``replace`` one that is queued has asked the one before it to stop."""
+    """The hint of admissions. Under ``replace``, a queued execution has asked the running one to stop."""
     return _hint_if(Status.READY in statuses, Hint.READY) | _hint_if(
         replaces and Status.QUEUED in statuses, Hint.CANCEL | Hint.OUTBOX
     )

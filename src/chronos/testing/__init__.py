@@ -1,6 +1,6 @@
-"""What Chronos gives to tests: an app's jobs in virtual time, the store's conformance suite, a probe of SQLite stores.
+"""Test tools for users: a harness with virtual time, the store's conformance suite, and a probe for SQLite stores.
 
-Names are loaded when they are used: the pytest plugin is part of every test run, also of those that have no use for it.
+Names are imported on first use, because pytest loads the plugin in every test run, even if no test needs it.
 Tests of Chronos itself belong in the folder ``tests`` of the repository.
 """
 

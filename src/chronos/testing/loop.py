@@ -1,19 +1,19 @@
-"""An event loop whose time is virtual: when nothing is left to do it jumps to the next timer instead of waiting.
+"""The virtual loop: an event loop that jumps to the next timer instead of waiting.
 
 ::
 
     ready ──► run it                              time stands still while anything can run
       │ nothing ready
-      ├── something outside is waited for ──► really wait for it; time stands still
-      ├── somebody waits for this moment's end: ``quiet``
-      ├── a timer is set ───────────────────► time jumps there
-      └── neither ──────────────────────────► nothing could ever happen again: an error, not a test that hangs
+      ├── ``outside`` is entered ────► really wait; time stands still
+      ├── ``quiet`` is awaited ──────► let it return
+      ├── a timer is set ────────────► time jumps there
+      └── none of these ─────────────► nothing can ever happen again: raise ``StandsStill``
 
-No thread and no real second is involved, so the same program does the same things in the same order each time. Work of
-the real world (threads of ``run_in_executor``, and whatever enters ``outside``) is waited for before time moves on.
+No real time and no threads are involved, so a program does the same things in the same order each time. Before time
+moves on, the loop waits for the real world: for threads of ``run_in_executor`` and for blocks in ``outside``.
 
-Timers are kept in whole microseconds, and the system is asked nothing while it has nothing to say: a turn of this loop
-costs less than one of asyncio's, of which a simulation takes millions.
+Timers are integers in microseconds, and the selector is only called if there is something to wait for. So a turn of
+this loop is cheaper than one of asyncio, which matters for simulations with millions of turns.
 """
 
 import asyncio
@@ -29,18 +29,18 @@ from typing import Any, TypeVar, TypeVarTuple, Unpack
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
-_ROUNDING_US = 0.05  # what may be left over of a whole microsecond after adding up floats
+_ROUNDING_US = 0.05  # tolerated rounding error of floats
 _CLOSED = "Event loop is closed"
 _OWN_FILES = 1  # the pipe that wakes the loop from other threads
-_MAX_CANCELLED_TIMERS = 100  # that were cancelled, which may stay until their time comes
+_MAX_CANCELLED_TIMERS = 100  # cancelled timers that may stay in the heap
 
 
 class StandsStill(RuntimeError):
-    """Everything waits and no timer is set: nothing could ever happen again."""
+    """Everything waits and no timer is set, so nothing can ever happen again."""
 
 
 class _Handle(asyncio.Handle):
-    """As asyncio's, but made at half the cost: there are several for each thing that happens."""
+    """An ``asyncio.Handle`` that is cheaper to make, because a loop makes very many."""
 
     __slots__ = ()
 
@@ -52,7 +52,7 @@ class _Handle(asyncio.Handle):
 
 
 class _Timer(asyncio.TimerHandle):
-    """The same, for later."""
+    """An ``asyncio.TimerHandle`` that is cheaper to make."""
 
     __slots__ = ()
 
@@ -73,7 +73,7 @@ class _Timer(asyncio.TimerHandle):
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """See the module. Use it with ``run``, or ``asyncio.Runner(loop_factory=VirtualLoop)``."""
+    """An event loop with virtual time. Use it with ``run`` or ``asyncio.Runner(loop_factory=VirtualLoop)``."""
 
     _ready: deque[asyncio.Handle]
     _selector: selectors.BaseSelector
@@ -81,22 +81,22 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     _stopping: bool
 
     def __init__(self) -> None:
-        self.now_us = 0  # microseconds since the loop was made
+        self.now_us = 0  # virtual microseconds since the loop was made
         self._now_s = 0.0
-        self._outside_waiters = 0  # how many wait for the real world
+        self._outside_waiters = 0  # blocks that wait for the real world
         self._timers: list[tuple[int, int, _Timer]] = []
-        self._cancelled = 0  # of the timers
+        self._cancelled = 0  # cancelled timers
         self._order = count()
         self._quiet_waiters: list[asyncio.Future[None]] = []
         super().__init__()
-        self._files = self._selector._fd_to_key  # type: ignore[attr-defined]  # its map counts them in Python
+        self._files = self._selector._fd_to_key  # type: ignore[attr-defined]  # faster than get_map()
 
     def time(self) -> float:
-        """Virtual seconds since the loop was made."""
+        """Return the virtual seconds since the loop was made."""
         return self._now_s
 
     async def quiet(self) -> None:
-        """Until everything that is due at this very moment has been done; no time passes."""
+        """Wait until everything that is due now has run. No time passes."""
         done = self.create_future()
         self._quiet_waiters.append(done)
         await done
@@ -104,13 +104,13 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def call_at(
         self, when: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        """As ever, at a whole microsecond: whoever wakes finds that the time it waited for has come."""
+        """Call at a virtual time, rounded up to a microsecond, so that a waiter never wakes early."""
         return self._set(when, callback, args, context)
 
     def call_later(
         self, delay: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        """As ever."""
+        """Call after a virtual delay."""
         return self._set(self._now_s + delay, callback, args, context)
 
     def _set(self, when: float, callback: Any, args: Any, context: Context | None) -> _Timer:
@@ -121,7 +121,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         if exact_us - at_us > _ROUNDING_US:
             at_us += 1
         if at_us == self.now_us and when > self._now_s:
-            at_us += 1  # else whoever waits for what is left over would wake at once, and wait again, for ever
+            at_us += (
+                1  # a shorter delay than a microsecond must not end at once, or its caller could wait again forever
+            )
         timer = _Timer(at_us, callback, args, self, context)
         heapq.heappush(self._timers, (at_us, next(self._order), timer))
         return timer
@@ -129,7 +131,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def call_soon(
         self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.Handle:
-        """As ever."""
+        """Call in the next turn."""
         if self._closed:
             raise RuntimeError(_CLOSED)
         handle = _Handle(callback, args, self, context)
@@ -138,7 +140,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     @contextmanager
     def outside(self) -> Iterator[None]:
-        """While entered, time stands still and the loop waits for the real world."""
+        """Mark a block that waits for the real world. Virtual time stands still meanwhile."""
         self._outside_waiters += 1
         try:
             yield
@@ -148,19 +150,19 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def run_in_executor(
         self, executor: Executor | None, func: Callable[[Unpack[Ts]], T], *args: *Ts
     ) -> asyncio.Future[T]:
-        """As ever; threads are of the real world, so time stands still until it is done."""
+        """Run a function in a thread. Virtual time stands still until it returns."""
         future = super().run_in_executor(executor, func, *args)
         self._outside_waiters += 1
         future.add_done_callback(self._on_executor_done)
         return future
 
     async def shutdown_default_executor(self, *args: Any) -> None:
-        """As ever; its threads are waited for in real time."""
+        """Wait for the threads of the default executor, in real time."""
         with self.outside():
             await super().shutdown_default_executor(*args)
 
     def close(self) -> None:
-        """As ever; what was to come does not."""
+        """Close the loop and drop its timers."""
         super().close()
         self._timers.clear()
         self._quiet_waiters.clear()
@@ -168,10 +170,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def _on_executor_done(self, _: object) -> None:
         self._outside_waiters -= 1
 
-    # --- one turn, in place of the base's
+    # --- turns, in place of the base class's
 
     def _run_once(self) -> None:
-        """Turn after turn: the base would only ask after each whether it is to stop."""
+        """Run turns until the loop is stopped. The base class would run one turn per call."""
         ready, timers, files = self._ready, self._timers, self._files
         while True:
             if self._outside_waiters or len(files) > _OWN_FILES:
@@ -187,7 +189,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
                 return
 
     def _run_ready(self) -> None:
-        """Everything that is ready now; what becomes ready meanwhile has to wait for the next turn."""
+        """Run everything that is ready now. Callbacks that become ready meanwhile run in the next turn."""
         ready = self._ready
         for _ in range(len(ready)):
             handle = ready.popleft()
@@ -195,13 +197,13 @@ class VirtualLoop(asyncio.SelectorEventLoop):
                 handle._run()
 
     def _poll_real_world(self) -> None:
-        """Whether the real world has something to say; and if it is waited for and nothing else is left, wait."""
+        """Process events of the real world. Waits for them if nothing else is left to do."""
         busy = self._ready or self._stopping or (self._timers and self._timers[0][0] <= self.now_us)
-        found = self._selector.select(None if self._outside_waiters and not busy else 0)
-        self._process_events(found)  # type: ignore[attr-defined]
+        events = self._selector.select(None if self._outside_waiters and not busy else 0)
+        self._process_events(events)  # type: ignore[attr-defined]
 
     def _advance_time(self) -> None:
-        """Nothing is left to do at this moment."""
+        """End the current moment: return from ``quiet``, or jump to the next timer."""
         timers = self._timers
         while timers and timers[0][2]._cancelled:
             heapq.heappop(timers)[2]._scheduled = False
@@ -220,26 +222,26 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             self._process_events(self._selector.select(None))  # type: ignore[attr-defined]
         else:
             raise StandsStill(
-                "everything waits, and no timer is set: nothing could ever happen again; "
-                "enter the clock's outside() around what waits for a thread or another process"
+                "everything waits and no timer is set; if a job waits for a thread or another process, "
+                "put the wait into `with clock.outside():`"
             )
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """The base is told by each timer; those that are many and will never ring are thrown away."""
+        """Count a cancelled timer, and drop cancelled timers when they are many. Called by ``TimerHandle.cancel``."""
         if not handle._scheduled:  # type: ignore[attr-defined]
             return
         self._cancelled += 1
         timers = self._timers
         if self._cancelled > _MAX_CANCELLED_TIMERS and 2 * self._cancelled > len(timers):
-            # The one that is just being cancelled is not marked so yet, and stays for this time.
+            # The timer that is being cancelled now is not marked yet, so it stays for now.
             for _, _, timer in timers:
                 timer._scheduled = not timer._cancelled
-            timers[:] = [each for each in timers if not each[2]._cancelled]
+            timers[:] = [entry for entry in timers if not entry[2]._cancelled]
             heapq.heapify(timers)
             self._cancelled = 1
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """``asyncio.run`` in virtual time."""
+    """Run a coroutine in virtual time, as ``asyncio.run`` does in real time."""
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         return runner.run(main)

@@ -1,4 +1,4 @@
-"""A look into a SQLite store below its contract, for tests: raw rows, and what the database does for a call."""
+"""The store probe: reads raw rows of a SQLite store and counts its statements, for tests."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,43 +9,42 @@ import apsw
 from chronos.errors import Invalid
 from chronos.store.contract import Store
 
-STEPS = 1_000  # of the virtual machine, between two counts
+STEPS = 1_000  # steps of the virtual machine between two counts
 _TRANSACTION_STATEMENTS = ("begin immediate", "commit")
 
 
 @runtime_checkable
 class Probed(Protocol):
-    """A store that shows its connection."""
+    """A store that exposes its SQLite connection."""
 
     def connection(self) -> apsw.Connection:
-        """The connection that writes."""
+        """Return the connection that writes."""
 
 
 class StoreProbe:
-    """Probes an open SQLite store.
+    """Inspects an open SQLite store below its contract. Raises ``Invalid`` for another engine.
 
-    Use it between calls to the store: of a store in a file it has the connection of the writer thread. In memory
-    reads go through that connection as well, so only there their statements and steps are counted. Raises ``Invalid``
-    for another engine.
+    Use it between calls to the store, because it shares the connection of the writer thread. Reads use that connection
+    only in a store in memory, so only there are their statements and steps counted.
     """
 
     def __init__(self, store: Store) -> None:
         if not isinstance(store, Probed):
-            raise Invalid("only a SQLite store can be probed; open one in memory or in a file")
+            raise Invalid("only a SQLite store can be probed; open one with sqlite:// or sqlite:///file.db")
         self._store: Probed = store
 
     @property
     def connection(self) -> apsw.Connection:
-        """SQLite's own connection, for hooks and pragmas."""
+        """The SQLite connection, for hooks and pragmas."""
         return self._store.connection()
 
     def execute(self, sql: str, *args: Any) -> list[tuple[Any, ...]]:
-        """The rows of a statement, which may change the tables behind the store's back."""
+        """Run a statement and return its rows. It may change tables without the store noticing."""
         return cast("list[tuple[Any, ...]]", self.connection.execute(sql, args).fetchall())
 
     @contextmanager
     def statements(self) -> Iterator[list[str]]:
-        """The statements that run meanwhile, without the transaction around them."""
+        """Collect the statements that run during the block, without ``begin`` and ``commit``."""
         seen: list[str] = []
 
         def trace(_: object, sql: str, __: object) -> bool:
@@ -62,7 +61,7 @@ class StoreProbe:
 
     @contextmanager
     def steps(self) -> Iterator[list[int]]:
-        """The steps that SQLite's virtual machine makes meanwhile: one item of ``STEPS`` for each so many."""
+        """Count the steps of SQLite's virtual machine during the block: one item per ``STEPS`` steps."""
         seen: list[int] = []
 
         def tick() -> bool:

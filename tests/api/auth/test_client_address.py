@@ -40,7 +40,9 @@ PROXIED = ApiOptions(poll_s=0.05, trusted_proxies=("127.0.0.1",))
         ("", [("X-Forwarded-For", "203.0.113.9")], ""),
     ],
 )
-def test_the_client_is_the_last_address_that_is_not_a_trusted_proxy(peer: str, headers: list[tuple[str, str]], client: str) -> None:
+def test_the_client_is_the_last_address_that_is_not_a_trusted_proxy(
+    peer: str, headers: list[tuple[str, str]], client: str
+) -> None:
     proxies = Proxies(("10.0.0.0/8", "fd00::1"))
     sent = CIMultiDictProxy(CIMultiDict(headers))
     assert proxies.client(peer, sent) == client
@@ -65,9 +67,7 @@ def test_ipv6_addresses_are_counted_per_64_bit_network(address: str, counts_as: 
 
 
 @pytest.mark.parametrize(("trusted", "origin"), [(("127.0.0.1",), "203.0.113.9"), ((), "127.0.0.1")])
-def test_forwarded_addresses_of_trusted_proxies_are_in_the_audit_log(
-    trusted: tuple[str, ...], origin: str
-) -> None:
+def test_forwarded_addresses_of_trusted_proxies_are_in_the_audit_log(trusted: tuple[str, ...], origin: str) -> None:
     async def case(world: World) -> None:
         sent = {"X-Forwarded-For": "198.51.100.7, 203.0.113.9"}
         await world.post("/jobs", shape("job"), status=201, user="ada", headers=sent)

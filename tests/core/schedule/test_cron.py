@@ -1,4 +1,4 @@
-"""Cron against a brute-force minute walk, its laws, its bounds, and its errors."""
+"""Cron compared with a brute-force walk, its properties, its time limits, and its errors."""
 
 import time
 from collections.abc import Callable
@@ -62,13 +62,13 @@ WEEKDAYS = st.one_of(
     _lists(st.sampled_from(["1#1", "5#5", "0#2", "7#3", "5L", "0L", "7", "5-7", "2"])),
 )
 EXPRESSIONS = st.builds("{} {} {} {} {}".format, _field(0, 59), _field(0, 23), DAYS, _field(1, 12), WEEKDAYS)
-#: Expressions that have something to do around any date, so that a change of offset is met.
+#: Expressions that run around any date, so that they meet a change of offset.
 BUSY = st.builds("{} {} * * *".format, _field(0, 59), _field(0, 23))
 INSTANTS = st.datetimes(datetime(1950, 1, 1), datetime(2200, 1, 1)).map(lambda t: t.replace(tzinfo=UTC))
 ZONES = st.sampled_from(sorted({name for name, _ in CHANGES}))
 
 
-def _possible(expression: str) -> bool:
+def _has_dates(expression: str) -> bool:
     try:
         parse_schedule(expression, dialect="standard")
     except InvalidSchedule as error:
@@ -79,12 +79,14 @@ def _possible(expression: str) -> bool:
 
 @settings(max_examples=150)
 @given(
-    expression=st.one_of(BUSY, EXPRESSIONS.filter(_possible)),
+    expression=st.one_of(BUSY, EXPRESSIONS.filter(_has_dates)),
     change=st.sampled_from(CHANGES),
     literal=st.booleans(),
     before=st.integers(0, 60 * 30),
 )
-def test_equals_a_minute_walk(expression: str, change: tuple[str, str], literal: bool, before: int) -> None:
+def test_instants_equal_a_brute_force_walk(
+    expression: str, change: tuple[str, str], literal: bool, before: int
+) -> None:
     zone, at = change
     begin = datetime.fromisoformat(at) - timedelta(minutes=before)
     end = begin + timedelta(days=2)
@@ -94,39 +96,39 @@ def test_equals_a_minute_walk(expression: str, change: tuple[str, str], literal:
 
 
 @given(
-    expression=EXPRESSIONS.filter(_possible),
+    expression=EXPRESSIONS.filter(_has_dates),
     zone=ZONES,
     after=INSTANTS,
     dst=st.sampled_from(["robust", "literal"]),
 )
-def test_answers_increase_and_do_not_depend_on_where_one_asks(
+def test_instants_increase_and_do_not_depend_on_the_starting_point(
     expression: str, zone: str, after: datetime, dst: str
 ) -> None:
     schedule = parse_schedule(expression, timezone=zone, dst=dst)
     end = after + timedelta(days=366 * 10)
-    found = list(islice(schedule.between(after, end), 20))
-    assert all(a < b for a, b in zip([after, *found], found, strict=False))
-    for previous, instant in zip([after, *found], found, strict=False):
+    runs = list(islice(schedule.between(after, end), 20))
+    assert all(a < b for a, b in zip([after, *runs], runs, strict=False))
+    for previous, instant in zip([after, *runs], runs, strict=False):
         assert schedule.next_after(previous) == instant
         assert schedule.next_after(instant - timedelta(microseconds=1)) == instant
         assert schedule.next_after(previous + (instant - previous) / 2) == instant
 
 
-@given(expression=EXPRESSIONS.filter(_possible), zone=ZONES)
-def test_a_schedule_is_a_value(expression: str, zone: str) -> None:
-    one, two = (parse_schedule(expression, timezone=zone) for _ in range(2))
-    assert one == two
-    assert hash(one) == hash(two)
-    assert one == parse_schedule(f"0 {expression}", timezone=zone, dialect="seconds")
+@given(expression=EXPRESSIONS.filter(_has_dates), zone=ZONES)
+def test_schedules_compare_and_hash_by_value(expression: str, zone: str) -> None:
+    first, second = (parse_schedule(expression, timezone=zone) for _ in range(2))
+    assert first == second
+    assert hash(first) == hash(second)
+    assert first == parse_schedule(f"0 {expression}", timezone=zone, dialect="seconds")
     with pytest.raises(AttributeError):
-        one.end_us = 5  # type: ignore[misc]
+        first.end_us = 5  # type: ignore[misc]
 
 
 def test_seconds_do_not_change_the_policy() -> None:
     for text in ("0 30 2 * * *", "30 2 * * *"):
         schedule = parse_schedule(text, timezone="America/New_York")
-        found = schedule.next_after(datetime(2026, 3, 8, tzinfo=UTC))
-        assert found == datetime(2026, 3, 8, 7, tzinfo=UTC)
+        next_run = schedule.next_after(datetime(2026, 3, 8, tzinfo=UTC))
+        assert next_run == datetime(2026, 3, 8, 7, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
@@ -145,15 +147,15 @@ def test_seconds_do_not_change_the_policy() -> None:
         ("0 0 29 2 1#5", "2026-11-02", "2028-02-29"),
     ],
 )
-def test_what_users_bring_from_elsewhere(text: str, after: str, expected: str) -> None:
-    found = parse_schedule(text).next_after(datetime.fromisoformat(f"{after}T00:00Z") - timedelta(seconds=1))
-    assert found == datetime.fromisoformat(f"{expected}T00:00Z")
+def test_extensions_of_other_schedulers(text: str, after: str, expected: str) -> None:
+    next_run = parse_schedule(text).next_after(datetime.fromisoformat(f"{after}T00:00Z") - timedelta(seconds=1))
+    assert next_run == datetime.fromisoformat(f"{expected}T00:00Z")
 
 
-def test_hashed_fields_spread_by_key_and_stay_put() -> None:
+def test_hashed_fields_depend_only_on_the_key() -> None:
     schedules = {key: parse_schedule("H H * * *", key=key) for key in map(str, range(200))}
-    again = parse_schedule("H H * * *", key="7")
-    assert again == schedules["7"]
+    repeated = parse_schedule("H H * * *", key="7")
+    assert repeated == schedules["7"]
     assert parse_schedule("H * * * *", key="\udcff") == parse_schedule("H * * * *", key="\udcff")
     assert len(set(schedules.values())) > 150
     day = datetime(2026, 1, 1, tzinfo=UTC)
@@ -162,10 +164,10 @@ def test_hashed_fields_spread_by_key_and_stay_put() -> None:
         assert every_20 is not None
         assert 10 <= every_20.minute <= 29
         monthly = list(parse_schedule("H H H * *", key=key).between(day, day + timedelta(days=364)))
-        assert len(monthly) == 12  # never a day that some month does not have
+        assert len(monthly) == 12  # never a day that is missing in some month
 
 
-def test_a_zone_in_the_text_goes_before_the_argument() -> None:
+def test_a_zone_in_the_text_overrides_the_argument() -> None:
     schedule = parse_schedule("CRON_TZ=Asia/Tokyo 0 9 * * *", timezone="UTC")
     assert schedule == parse_schedule("0 9 * * *", timezone="Asia/Tokyo")
     assert parse_schedule("CRON_TZ=Asia/Tokyo @daily") == parse_schedule("@daily", timezone="Asia/Tokyo")
@@ -181,7 +183,7 @@ def test_a_zone_in_the_text_goes_before_the_argument() -> None:
 
 
 @pytest.mark.parametrize("text", ["0 0 30 2 *", "0 0 31 2,4,6,9,11 *", "0 0 30W 2 *", "0 0 L-30 2,4 *", "0 0 31 2-2 *"])
-def test_what_can_never_match_is_refused_except_in_posix(text: str) -> None:
+def test_dates_that_never_come_are_rejected_except_in_posix(text: str) -> None:
     with pytest.raises(InvalidSchedule, match="never matches"):
         parse_schedule(text)
     if text == "0 0 30 2 *":
@@ -205,7 +207,7 @@ def test_what_can_never_match_is_refused_except_in_posix(text: str) -> None:
         ("H(5-2) * * * *", "minute", 0, "backwards"),
     ],
 )
-def test_errors_say_where_and_what(text: str, field: str, position: int, message: str) -> None:
+def test_errors_have_the_field_position_and_reason(text: str, field: str, position: int, message: str) -> None:
     with pytest.raises(InvalidSchedule) as caught:
         parse_schedule(text, dialect="standard")
     error = caught.value
@@ -216,14 +218,14 @@ def test_errors_say_where_and_what(text: str, field: str, position: int, message
     assert message.replace("\\", "") in str(error)
 
 
-def test_an_error_behind_a_zone_prefix_points_into_the_text_as_given() -> None:
+def test_an_error_after_a_zone_prefix_points_into_the_original_text() -> None:
     text = "CRON_TZ=Asia/Tokyo 0 25 * * *"
     with pytest.raises(InvalidSchedule) as caught:
         parse_schedule(text)
     assert (caught.value.expression, caught.value.position) == (text, text.index("25"))
 
 
-def test_an_error_in_what_words_mean_is_told_of_the_words() -> None:
+def test_an_error_in_a_translation_shows_the_words() -> None:
     with pytest.raises(InvalidSchedule) as caught:
         parse_schedule("every feb 30")
     assert (caught.value.expression, caught.value.position) == ("every feb 30", None)
@@ -231,7 +233,7 @@ def test_an_error_in_what_words_mean_is_told_of_the_words() -> None:
     assert 'understood as "0 0 30 2 *"' in str(caught.value)
 
 
-def test_other_errors_help_too() -> None:
+def test_errors_without_a_field_have_a_hint() -> None:
     for text, part in [
         ("* * * *", "has 4 fields, expected 5"),
         ("", "empty"),
@@ -250,12 +252,12 @@ def test_other_errors_help_too() -> None:
 
 
 def _shortest_ms(run: Callable[[], object]) -> float:
-    """CPU time of this thread alone, the best of a few, so that a busy machine does not matter."""
+    """Return the best CPU time of this thread in five runs, so that a busy machine does not matter."""
     times = []
     for _ in range(5):
-        begun = time.thread_time()
+        started_s = time.thread_time()
         run()
-        times.append(time.thread_time() - begun)
+        times.append(time.thread_time() - started_s)
     return min(times) * 1000
 
 
@@ -263,7 +265,7 @@ def _shortest_ms(run: Callable[[], object]) -> float:
     "text",
     ["0 0 29 2 1#5", "59 23 31 12 *", "0 0 29 2 *", "0 0 LW 2 *", "59 59 23 30W 2,12 *", "0 0 31 * 5#5"],
 )
-def test_the_search_is_bounded(text: str) -> None:
+def test_the_search_takes_bounded_time(text: str) -> None:
     schedule = parse_schedule(text, timezone="America/New_York")
     for year in (1900, 2026, 2096, 2399, 9990):
         start = datetime(year, 3, 1, tzinfo=UTC)
@@ -271,7 +273,7 @@ def test_the_search_is_bounded(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["30 2 * * *", "*/20 * * * *", "0 0 29 2 *", "0 9 * * 1-5"])
-def test_the_far_future_repeats_what_the_calendar_repeats(text: str) -> None:
+def test_the_far_future_repeats_after_400_years(text: str) -> None:
     schedule = parse_schedule(text, timezone="America/New_York")
     cycle = timedelta(days=146_097)
     for start in (datetime(2450, 3, 1, tzinfo=UTC), datetime(2499, 12, 31, 23, 59, tzinfo=UTC)):
@@ -280,10 +282,10 @@ def test_the_far_future_repeats_what_the_calendar_repeats(text: str) -> None:
         assert [t + cycle for t in near] == far
 
 
-def test_the_end_of_the_calendar_is_the_end() -> None:
+def test_the_search_stops_at_the_end_of_the_calendar() -> None:
     for text in ("* * * * *", "0 0 29 2 *", "@every 1h", "P1M", "0 9 * * 1-5"):
         for zone in ("Pacific/Kiritimati", "Pacific/Pago_Pago", "America/New_York", "UTC"):
             schedule = parse_schedule(text, timezone=zone)
             assert schedule.next_after(datetime.max.replace(tzinfo=UTC)) is None
-            first = schedule.next_after(datetime.min.replace(tzinfo=UTC))
-            assert first is not None or text == "P1M"  # the wall clock may still be in the year before the first
+            first_run = schedule.next_after(datetime.min.replace(tzinfo=UTC))
+            assert first_run is not None or text == "P1M"  # the wall clock may still be in the year before year 1

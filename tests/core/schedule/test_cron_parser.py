@@ -1,4 +1,4 @@
-"""Where an error of a cron expression is: the field is named wherever the text has fields at all."""
+"""Positions of errors in cron expressions, with the field if the text has fields."""
 
 import pytest
 
@@ -21,7 +21,9 @@ from chronos import InvalidSchedule, parse_schedule
         ("* １ * *", "posix", None, 2),
     ],
 )
-def test_the_field_is_named(expression: str, dialect: str, field: str | None, position: int) -> None:
+def test_an_error_names_the_field_and_the_position(
+    expression: str, dialect: str, field: str | None, position: int
+) -> None:
     with pytest.raises(InvalidSchedule) as caught:
         parse_schedule(expression, dialect=dialect)
     assert (caught.value.field, caught.value.position) == (field, position)

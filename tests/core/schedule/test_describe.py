@@ -192,7 +192,7 @@ def test_schedules_that_do_not_read_back_have_a_description() -> None:
 
 
 def items(low: int, high: int) -> st.SearchStrategy[str]:
-    """One item of a cron field."""
+    """Generate an item of a cron field."""
     number = st.integers(low, high)
     step = st.integers(1, high + 2)
     return st.one_of(
@@ -205,7 +205,7 @@ def items(low: int, high: int) -> st.SearchStrategy[str]:
 
 
 def fields(low: int, high: int, *special: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
-    """A field, often a plain one."""
+    """Generate a cron field, often a simple one."""
     listed = st.lists(st.one_of(items(low, high), *special), min_size=1, max_size=4).map(",".join)
     crowded = st.lists(st.integers(low, high).map(str), min_size=5, max_size=15).map(",".join)
     return st.one_of(st.just("*"), st.just(str(low)), items(low, high), listed, listed, crowded, *special)
@@ -241,7 +241,7 @@ INTERVALS = st.one_of(
         lambda p: f"R{p[0]}/{p[1].isoformat().replace('+00:00', 'Z')}/{p[2]}"
     ),
 )
-LATERS = st.one_of(
+DELAYS = st.one_of(
     st.tuples(st.integers(1, 500), st.sampled_from(["hours", "minutes", "seconds", "days", "weeks"])).map(
         lambda p: f"in {p[0]} {p[1]}"
     ),
@@ -256,7 +256,7 @@ RULES = st.one_of(
     DURATIONS.map("@every {}".format),
     INTERVALS,
     INSTANTS.map(datetime.isoformat),
-    LATERS,
+    DELAYS,
 )
 DATES = st.dates(date(2020, 1, 1), date(2040, 1, 1))
 EXCLUSIONS = st.one_of(
@@ -279,7 +279,7 @@ OPTIONS = st.fixed_dictionaries(
 @settings(max_examples=1_000)
 @given(RULES, OPTIONS)
 def test_descriptions_read_back_to_the_same_schedule(expression: str, options: dict[str, Any]) -> None:
-    schedule = parsed(expression, options)
+    schedule = parse_or_reject(expression, options)
     words = schedule.describe()
     if len(words) <= 256:
         assert parse_schedule(words, key="k") == schedule
@@ -289,8 +289,8 @@ def test_descriptions_read_back_to_the_same_schedule(expression: str, options: d
     assert words.endswith(f", {options['timezone']}")
 
 
-def parsed(expression: str, options: dict[str, Any]) -> Schedule:
-    """The schedule, or another example where there is none: no such date, an end before the start."""
+def parse_or_reject(expression: str, options: dict[str, Any]) -> Schedule:
+    """Parse a schedule; reject the example if its date never comes or it ends before it starts."""
     try:
         return parse_schedule(expression, key="k", **options)
     except InvalidSchedule as error:

@@ -1,4 +1,4 @@
-"""What changes of the clocks do to a schedule, on changes that are known."""
+"""The effect of known clock changes on schedules."""
 
 from datetime import UTC, datetime
 
@@ -10,9 +10,9 @@ from chronos import Schedule, parse_schedule
 from chronos.core.calendar import from_us, rfc3339, to_us
 from chronos.core.schedule.dst import Oddity, OddityKind, find_oddities
 
-YEARS = {  # the twelve months looked at
-    "America/New_York": 2027,  # 02:00 to 03:00 is missing on 14 March, 01:00 to 02:00 is there twice on 7 November
-    "Europe/Paris": 2027,  # 02:00 to 03:00 is missing on 28 March and there twice on 31 October
+YEARS = {  # the year examined per zone
+    "America/New_York": 2027,  # 02:00 to 03:00 is missing on 14 March, 01:00 to 02:00 happens twice on 7 November
+    "Europe/Paris": 2027,  # 02:00 to 03:00 is missing on 28 March and happens twice on 31 October
     "Australia/Lord_Howe": 2027,  # half an hour: 01:30 to 02:00 twice on 4 April, 02:00 to 02:30 missing on 3 October
     "America/Scoresbysund": 2027,  # 23:00 to 24:00 is missing on 27 March: the gap ends on the next date
     "Africa/Cairo": 2027,  # 00:00 to 01:00 is missing on 30 April
@@ -38,10 +38,10 @@ CASES = [
     ("30 2 * * *", "Pacific/Apia", "literal", ["skipped 2011-12-30T10:00:00Z"]),
     ("30 2 * * *", "Asia/Tokyo", "robust", []),
     ("30 2 * * *", "UTC", "robust", []),
-    # Not at an hour that changes, or not on a day that does.
+    # Not at an affected hour, or not on an affected day.
     ("0 9 * * *", "Europe/Paris", "robust", []),
     ("30 2 * * 1-5", "Europe/Paris", "robust", []),
-    # Intervals keep their real distance ...
+    # Intervals keep their length ...
     ("*/15 * * * *", "America/New_York", "robust", []),
     ("*/15 * * * *", "America/New_York", "literal", []),
     ("@hourly", "America/New_York", "robust", []),
@@ -77,16 +77,16 @@ CASES = [
 ]  # fmt: skip
 
 
-def found_in(schedule: Schedule, year: int) -> list[Oddity]:
+def find_in_year(schedule: Schedule, year: int) -> list[Oddity]:
     return find_oddities(schedule, to_us(datetime(year, 1, 1, tzinfo=UTC)), to_us(datetime(year + 1, 1, 1, tzinfo=UTC)))
 
 
 @pytest.mark.parametrize(("expression", "zone", "dst", "expected"), CASES)
-def test_known_changes(expression: str, zone: str, dst: str, expected: list[str]) -> None:
+def test_oddities_of_known_clock_changes(expression: str, zone: str, dst: str, expected: list[str]) -> None:
     schedule = parse_schedule(expression, timezone=zone, dst=dst)
-    found = found_in(schedule, YEARS.get(zone, 2027))
-    assert [f"{oddity.kind} {rfc3339(oddity.at_us)}" for oddity in found] == expected
-    for oddity in found:
+    oddities = find_in_year(schedule, YEARS.get(zone, 2027))
+    assert [f"{oddity.kind} {rfc3339(oddity.at_us)}" for oddity in oddities] == expected
+    for oddity in oddities:
         assert oddity.kind == "skipped" or schedule.next_us(oddity.at_us - 1) == oddity.at_us
 
 
@@ -135,7 +135,8 @@ def test_known_changes(expression: str, zone: str, dst: str, expected: list[str]
             "Europe/Paris",
             "robust",
             "02:00 to 02:50 Europe/Paris (6 runs) do not exist on 2027-03-28; "
-            'they will be skipped, because a minute or hour that begins with "*" is not made up for',
+            'they will be skipped, because a schedule whose minute or hour begins with "*" '
+            "does not run skipped times later",
         ),
         (
             "*/10 1 * * *",
@@ -149,7 +150,7 @@ def test_known_changes(expression: str, zone: str, dst: str, expected: list[str]
             "Pacific/Apia",
             "robust",
             "02:30 Pacific/Apia does not exist on 2011-12-30; "
-            "it will be skipped, because so large a jump of the clock is not made up for",
+            "it will be skipped, because times skipped by so large a change do not run later",
         ),
         (
             "30 23 * * *",
@@ -171,9 +172,9 @@ def test_known_changes(expression: str, zone: str, dst: str, expected: list[str]
         ),
     ],
 )
-def test_the_sentence(expression: str, zone: str, dst: str, message: str) -> None:
+def test_message_of_an_oddity(expression: str, zone: str, dst: str, message: str) -> None:
     schedule = parse_schedule(expression, timezone=zone, dst=dst)
-    assert found_in(schedule, YEARS[zone])[0].message == message
+    assert find_in_year(schedule, YEARS[zone])[0].message == message
 
 
 MINUTES = st.sampled_from(["0", "15", "*", "*/10", "*/20", "0,30", "10-40/15", "59"])
@@ -181,7 +182,7 @@ HOURS = st.sampled_from(["*", "*/2", "1", "2", "1,2", "2,3", "0-23", "0-23/2", "
 
 
 @given(minute=MINUTES, hour=HOURS, zone=st.sampled_from(sorted(YEARS)))
-def test_whenever_the_policies_differ_the_robust_one_has_something_to_say(minute: str, hour: str, zone: str) -> None:
+def test_there_is_an_oddity_wherever_the_policies_differ(minute: str, hour: str, zone: str) -> None:
     robust, literal = (
         parse_schedule(f"{minute} {hour} * * *", timezone=zone, dst=dst) for dst in ("robust", "literal")
     )
@@ -192,9 +193,9 @@ def test_whenever_the_policies_differ_the_robust_one_has_something_to_say(minute
         around = from_us(at * 1_000_000 - day), from_us(at * 1_000_000 + day)
         missing = set(literal.between(*around)) - set(robust.between(*around))
         added = set(robust.between(*around)) - set(literal.between(*around))
-        found = find_oddities(robust, to_us(around[0]), to_us(around[1]))
-        assert len(found) <= 1
-        kinds = {oddity.kind for oddity in found}
+        oddities = find_oddities(robust, to_us(around[0]), to_us(around[1]))
+        assert len(oddities) <= 1
+        kinds = {oddity.kind for oddity in oddities}
         if added:
             assert kinds == {OddityKind.MOVED}
         if missing:
@@ -202,11 +203,11 @@ def test_whenever_the_policies_differ_the_robust_one_has_something_to_say(minute
         assert bool(missing) == (OddityKind.ONCE in kinds)
 
 
-def test_what_is_excluded_or_out_of_the_window_is_no_oddity() -> None:
+def test_excluded_runs_and_runs_outside_the_window_have_no_oddity() -> None:
     def kinds(dst: str = "robust", **options: str) -> list[str]:
         exclude = [options.pop("exclude")] if "exclude" in options else []
         schedule = parse_schedule("30 2 * * *", timezone="Europe/Paris", dst=dst, exclude=exclude, **options)
-        return [oddity.kind for oddity in found_in(schedule, 2027)]
+        return [oddity.kind for oddity in find_in_year(schedule, 2027)]
 
     assert kinds(exclude="2027-03-28") == ["once"]
     assert kinds(exclude="2027-03-28", dst="literal") == ["twice"]
@@ -217,33 +218,33 @@ def test_what_is_excluded_or_out_of_the_window_is_no_oddity() -> None:
     assert kinds(end="2027-01-05", dst="literal") == []
 
 
-def test_an_interval_that_is_not_anchored_has_none() -> None:
+def test_an_interval_without_a_start_has_no_oddity() -> None:
     daily = parse_schedule("P1D", timezone="Europe/Paris")
-    assert found_in(daily, 2027) == []
+    assert find_in_year(daily, 2027) == []
     anchored = daily.anchor(to_us(datetime(2027, 1, 1, 1, 30, tzinfo=UTC)))
-    assert [oddity.kind for oddity in found_in(anchored, 2027)] == ["moved", "once"]
+    assert [oddity.kind for oddity in find_in_year(anchored, 2027)] == ["moved", "once"]
 
 
 def test_a_relative_time_moves_by_the_length_of_the_gap() -> None:
     eve = to_us(datetime(2027, 3, 27, 10, tzinfo=UTC))
     tomorrow = parse_schedule("tomorrow at 02:30", timezone="Europe/Paris").anchor(eve)
-    (moved,) = found_in(tomorrow, 2027)
+    (moved,) = find_in_year(tomorrow, 2027)
     assert moved.message == "02:30 Europe/Paris does not exist on 2027-03-28; it will run at 03:30 +02:00"
-    assert found_in(parse_schedule("in 16 hours", timezone="Europe/Paris").anchor(eve), 2027) == []
+    assert find_in_year(parse_schedule("in 16 hours", timezone="Europe/Paris").anchor(eve), 2027) == []
 
 
-def test_the_window() -> None:
+def test_changes_at_the_edges_of_the_range() -> None:
     schedule = parse_schedule("30 1 * * *", timezone="America/New_York")
     change = to_us(datetime(2027, 11, 7, 6, tzinfo=UTC))
     hour, second = 3_600_000_000, 1_000_000
     assert len(find_oddities(schedule, change - 5 * hour, change)) == 1
     assert len(find_oddities(schedule, change - 5 * hour, change - second)) == 0
-    # While the hour repeats itself it is still worth saying that nothing runs.
+    # During the repeated hour, the oddity is still reported.
     assert len(find_oddities(schedule, change + hour - second, change + 2 * hour)) == 1
     assert len(find_oddities(schedule, change + hour, change + 2 * hour)) == 0
 
 
-def test_many_years_of_every_second_are_quick() -> None:
+def test_many_years_of_every_second_take_little_time() -> None:
     schedule = parse_schedule("* * 1-3 * * *", timezone="America/New_York")
-    found = find_oddities(schedule, to_us(datetime(2027, 1, 1, tzinfo=UTC)), to_us(datetime(2037, 1, 1, tzinfo=UTC)))
-    assert len(found) <= 20
+    oddities = find_oddities(schedule, to_us(datetime(2027, 1, 1, tzinfo=UTC)), to_us(datetime(2037, 1, 1, tzinfo=UTC)))
+    assert len(oddities) <= 20

@@ -1,4 +1,4 @@
-"""No input makes the parser raise anything but ``InvalidSchedule``, or takes it long."""
+"""The parser raises only ``InvalidSchedule``, and needs little time, for any input."""
 
 import time
 from typing import Any
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from chronos import InvalidSchedule, parse_schedule
 from chronos.core.schedule.parser import DIALECTS
 
-FEW_MS = 0.02  # CPU seconds of this thread: a few milliseconds, with room for a slow machine
+MAX_CPU_S = 0.02  # of this thread; a few milliseconds, with room for a slow machine
 
 SEEDS = [
     "0 9 * * 1-5", "*/5 * * * * *", "H(0-29)/10 H 1,15W,LW,L-3 jan-dec/2 MON#2,5L", "@every 1h30m0.5s", "@daily",
@@ -40,7 +40,7 @@ def spliced(draw: st.DrawFn) -> str:
 @example(text="9" * 256, dialect="auto")
 @example(text="P" + "9" * 250 + "D", dialect="iso8601")
 @example(text="@every " + "9" * 240 + "h", dialect="auto")
-def test_any_text(text: str, dialect: str) -> None:
+def test_any_text_is_parsed_or_rejected_quickly(text: str, dialect: str) -> None:
     attempt(text, dialect=dialect)
 
 
@@ -56,23 +56,23 @@ OPTIONS = st.sampled_from(["timezone", "dialect", "dst", "start", "end", "jitter
     start=st.one_of(st.none(), st.text(max_size=30)),
     exclude=st.lists(st.one_of(ODD, MUTANTS), max_size=3),
 )
-def test_any_argument(timezone: str | None, start: str | None, exclude: list[str]) -> None:
+def test_any_argument_text_is_parsed_or_rejected(timezone: str | None, start: str | None, exclude: list[str]) -> None:
     attempt("@daily", timezone=timezone, start=start, exclude=exclude)
 
 
 @given(value=WRONG, option=OPTIONS)
-def test_arguments_of_any_type(value: object, option: str) -> None:
+def test_arguments_of_any_type_are_accepted_or_rejected(value: object, option: str) -> None:
     attempt(value)
     attempt("H 9 * * *", **{option: value})
 
 
 def attempt(text: Any, **options: Any) -> None:
-    if _cpu_s(text, options) > FEW_MS:  # once may be the collector's fault
-        assert _cpu_s(text, options) < FEW_MS
+    if _cpu_s(text, options) > MAX_CPU_S:  # garbage collection may slow down one attempt
+        assert _cpu_s(text, options) < MAX_CPU_S
 
 
 def _cpu_s(text: Any, options: dict[str, Any]) -> float:
-    begun = time.thread_time()
+    started_s = time.thread_time()
     try:
         schedule = parse_schedule(text, **options)
     except InvalidSchedule as error:
@@ -81,4 +81,4 @@ def _cpu_s(text: Any, options: dict[str, Any]) -> float:
     else:
         schedule.next_us(1_800_000_000_000_000)
         assert schedule.describe()
-    return time.thread_time() - begun
+    return time.thread_time() - started_s

@@ -1,4 +1,4 @@
-"""Schedules of other packages: found by their entry point, told what stands behind the name, not simply believed."""
+"""Custom schedules of other packages: found by entry point, created with their argument, and validated."""
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta, timezone
@@ -9,7 +9,7 @@ import pytest
 from chronos import InvalidSchedule, parse_schedule
 from chronos.core.schedule import plugins
 
-MOON = """
+MODULE = """
 from datetime import UTC, datetime, timedelta, tzinfo
 
 FIRST = datetime(2027, 1, 7, 20, 24, tzinfo=UTC)
@@ -22,16 +22,16 @@ class Moon:
 moon = Moon()
 
 class At:
-    def __init__(self, said, *, timezone):
-        if not said.isdigit():
-            raise ValueError(f'takes an hour, got "{said}"')
-        self.hour, self.timezone = int(said), timezone
+    def __init__(self, argument, *, timezone):
+        if not argument.isdigit():
+            raise ValueError(f'takes an hour, got "{argument}"')
+        self.hour, self.timezone = int(argument), timezone
     def next_after(self, instant):
         found = instant.replace(hour=self.hour, minute=0, second=0, microsecond=0)
         return found if found > instant else found + timedelta(days=1)
 
 class Ends:
-    def __init__(self, said, *, timezone): pass
+    def __init__(self, argument, *, timezone): pass
     def next_after(self, instant):
         return FIRST if instant < FIRST else None
 
@@ -40,10 +40,10 @@ class Nowhere(tzinfo):
         raise LookupError("no such place")
 
 class Wrong:
-    def __init__(self, said, *, timezone):
-        self.said = said
+    def __init__(self, argument, *, timezone):
+        self.answer = argument
     def next_after(self, instant):
-        match self.said:
+        match self.answer:
             case "stuck": return instant
             case "naive": return datetime(2030, 1, 1)
             case "text": return "2030-01-01"
@@ -51,13 +51,13 @@ class Wrong:
             case "raises": raise RuntimeError("no such luck")
             case "far": return datetime.max.replace(tzinfo=UTC)
 
-def none(said, *, timezone):
+def none(argument, *, timezone):
     return None
 
-def breaks(said, *, timezone):
+def breaks(argument, *, timezone):
     raise OSError("the almanac is gone")
 """
-POINTS = """[chronos.schedules]
+ENTRY_POINTS = """[chronos.schedules]
 full-moon = almanac:moon
 at = almanac:At
 ends = almanac:Ends
@@ -73,44 +73,44 @@ every = almanac:moon
 NEW_YEAR = datetime(2027, 1, 1, tzinfo=UTC)
 
 
-def bring(folder: Path) -> None:
-    """Install the package in a folder of the path."""
-    (folder / "almanac.py").write_text(MOON)
+def install_package(folder: Path) -> None:
+    """Install a package with custom schedules in a folder."""
+    (folder / "almanac.py").write_text(MODULE)
     info = folder / "almanac-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: almanac\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(POINTS)
+    (info / "entry_points.txt").write_text(ENTRY_POINTS)
 
 
 @pytest.fixture(autouse=True)
 def almanac(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    bring(tmp_path)
+    install_package(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     plugins._registered.cache_clear()
     yield
     plugins._registered.cache_clear()
 
 
-def test_an_object_is_asked() -> None:
+def test_an_object_computes_the_instants() -> None:
     schedule = parse_schedule("@full-moon")
     assert schedule.next_after(NEW_YEAR) == datetime(2027, 1, 7, 20, 24, tzinfo=UTC)
     assert len(list(schedule.between(NEW_YEAR, NEW_YEAR + timedelta(days=365)))) == 13
 
 
-def test_a_class_is_told_what_stands_behind_the_name_and_the_zone() -> None:
+def test_a_class_receives_the_argument_and_the_zone() -> None:
     schedule = parse_schedule("CRON_TZ=Asia/Tokyo @at \t 14 ")
     assert schedule.next_after(NEW_YEAR) == datetime(2027, 1, 1, 14, tzinfo=UTC)
     assert schedule.rule.custom.timezone == "Asia/Tokyo"  # type: ignore[union-attr]
 
 
-def test_it_ends() -> None:
+def test_a_custom_schedule_can_end() -> None:
     schedule = parse_schedule("@ends")
     first = schedule.next_after(NEW_YEAR)
     assert first is not None
     assert schedule.next_after(first) is None
 
 
-def test_window_jitter_and_exclusions_are_ours() -> None:
+def test_window_jitter_and_exclusions_apply_to_custom_schedules() -> None:
     schedule = parse_schedule(
         "@at 14", start="2027-01-02T00:00:00Z", end="2027-01-05T00:00:00Z", exclude=["2027-01-03"], jitter="1m", key="a"
     )
@@ -127,7 +127,7 @@ def test_a_custom_schedule_reads_back_from_its_description(text: str) -> None:
     assert schedule != parse_schedule("@at 15", timezone="Europe/Paris", end="2030-01-01T00:00:00Z")
 
 
-def test_nobody_takes_the_place_of_what_is_there() -> None:
+def test_a_package_cannot_replace_a_built_in_macro() -> None:
     assert parse_schedule("@daily").next_after(NEW_YEAR) == NEW_YEAR + timedelta(days=1)
     assert parse_schedule("@every 2h").next_after(NEW_YEAR) == NEW_YEAR + timedelta(hours=2)
 
@@ -135,52 +135,52 @@ def test_nobody_takes_the_place_of_what_is_there() -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("@full-moon tonight", 'takes nothing behind its name, got "tonight"'),
+        ("@full-moon tonight", 'takes no argument, got "tonight"'),
         ("@at noon", 'takes an hour, got "noon"'),
-        ("@none", "is a NoneType, which has no next_after"),
-        ("@breaks", "could not be made: OSError: the almanac is gone"),
-        ("@number", "could not be made: TypeError: 'datetime.timedelta' object is not callable"),
+        ("@none", "is a NoneType without next_after"),
+        ("@breaks", "could not be created: OSError: the almanac is gone"),
+        ("@number", "could not be created: TypeError: 'datetime.timedelta' object is not callable"),
         ("@lost", "could not be loaded from almanac:nothing"),
         ("@gone", "could not be loaded from no_such_module:thing: ModuleNotFoundError"),
         ("@Full-Moon", "is not a known macro"),
         ("@half-moon", "is not a known macro"),
     ],
 )
-def test_it_is_refused_when_it_is_written(text: str, reason: str) -> None:
+def test_an_invalid_custom_schedule_is_rejected_by_the_parser(text: str, reason: str) -> None:
     with pytest.raises(InvalidSchedule) as caught:
         parse_schedule(text)
     assert caught.value.reason.startswith(reason)
 
 
-def test_a_name_that_nobody_brings_is_answered_with_those_that_there_are() -> None:
+def test_the_error_for_an_unknown_name_lists_the_known_names() -> None:
     with pytest.raises(InvalidSchedule, match=r"known: .*@ends, @every, @full-moon, "):
         parse_schedule("@half-moon")
 
 
 @pytest.mark.parametrize("dialect", ["posix", "iso8601"])
-def test_strict_dialects_know_none(dialect: str) -> None:
+def test_strict_dialects_reject_custom_schedules(dialect: str) -> None:
     with pytest.raises(InvalidSchedule):
         parse_schedule("@full-moon", dialect=dialect)
 
 
 @pytest.mark.parametrize(
-    ("said", "reason"),
+    ("answer", "reason"),
     [
-        ("stuck", "answered 2027-01-01T00:00:00+00:00, which is not after 2027-01-01T00:00:00+00:00"),
-        ("naive", "which is no datetime with a time zone"),
-        ("text", "answered '2030-01-01', which is no datetime with a time zone"),
-        ("raises", "failed when it was asked for its next instant: RuntimeError: no such luck"),
-        ("nowhere", "failed when it was asked for its next instant: LookupError: no such place"),
+        ("stuck", "returned 2027-01-01T00:00:00+00:00, expected an instant after 2027-01-01T00:00:00+00:00"),
+        ("naive", "expected a datetime with a time zone"),
+        ("text", "returned '2030-01-01', expected a datetime with a time zone"),
+        ("raises", "failed in next_after: RuntimeError: no such luck"),
+        ("nowhere", "failed in next_after: LookupError: no such place"),
     ],
 )
-def test_nonsense_is_not_believed(said: str, reason: str) -> None:
-    ask: Callable[[datetime], object] = parse_schedule(f"@wrong {said}").next_after
+def test_an_invalid_answer_is_rejected(answer: str, reason: str) -> None:
+    next_after: Callable[[datetime], object] = parse_schedule(f"@wrong {answer}").next_after
     with pytest.raises(InvalidSchedule, match=r'"@wrong"') as caught:
-        ask(NEW_YEAR)
+        next_after(NEW_YEAR)
     assert reason in caught.value.reason
 
 
-def test_the_ends_of_the_calendar() -> None:
-    before = datetime.min.replace(tzinfo=timezone(timedelta(hours=1)))  # in no year of UTC
+def test_custom_schedules_at_the_ends_of_the_calendar() -> None:
+    before = datetime.min.replace(tzinfo=timezone(timedelta(hours=1)))  # before the first year of UTC
     assert parse_schedule("@at 14").next_after(before) == datetime(1, 1, 1, 14, tzinfo=UTC)
     assert parse_schedule("@wrong far").next_after(NEW_YEAR) is not None

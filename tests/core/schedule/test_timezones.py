@@ -1,4 +1,4 @@
-"""Zones: our tables against the standard library's reading of the same database."""
+"""Zones: their tables agree with the standard library's reading of the same database."""
 
 import pickle
 from datetime import UTC, datetime, timedelta
@@ -30,7 +30,7 @@ def test_every_zone_agrees_with_zoneinfo() -> None:
 
 @settings(max_examples=300)
 @given(name=st.sampled_from(NAMES), second=SECONDS)
-def test_offsets(name: str, second: int) -> None:
+def test_offsets_agree_with_zoneinfo(name: str, second: int) -> None:
     moment = datetime.fromtimestamp(second, UTC)
     offset = moment.astimezone(brute.zone(name)).utcoffset()
     assert offset is not None
@@ -53,7 +53,7 @@ def test_at_a_transition_the_offset_changes(name: str, begin: int) -> None:
         assert zone.offset_at(at) == after
 
 
-def test_the_far_future_is_as_zoneinfo_says() -> None:
+def test_the_far_future_agrees_with_zoneinfo() -> None:
     for name in ("America/New_York", "Europe/Dublin", "Australia/Lord_Howe", "Africa/Casablanca", "Asia/Tokyo"):
         zone, info = get_zone(name), brute.zone(name)
         for year in range(2480, 9_900, 371):
@@ -68,7 +68,7 @@ def test_the_far_future_is_as_zoneinfo_says() -> None:
             assert (zone.offset_at(at - 1), zone.offset_at(at)) == (before, after)
 
 
-def test_tables_stay_small_whatever_is_asked() -> None:
+def test_tables_stay_small_for_any_instant() -> None:
     name = "America/Halifax"
     for text in ("30 2 * * *", "0 0 29 2 1#5", "@every 1h", "P1M", "0 9 * * *"):
         schedule = parse_schedule(text, timezone=name, exclude=["2027-01-01", "* * * * 0"] if text[0] == "0" else [])
@@ -79,7 +79,7 @@ def test_tables_stay_small_whatever_is_asked() -> None:
     assert len(get_zone(name).table[0]) < 2_500
 
 
-def test_walls_around_every_recent_transition() -> None:
+def test_wall_to_utc_around_every_recent_transition() -> None:
     for name in NAMES[::7]:
         zone, info = get_zone(name), brute.zone(name)
         for at, before, after in zone.transitions(1_500_000_000, 1_900_000_000):
@@ -89,7 +89,7 @@ def test_walls_around_every_recent_transition() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "europe/paris", "../etc/passwd", "Europe", "UTC\n", "EST5EDT,M3.2.0", "/UTC"])
-def test_only_exact_names_of_the_database(name: str) -> None:
+def test_inexact_names_are_rejected(name: str) -> None:
     with pytest.raises(LookupError, match="unknown time zone"):
         get_zone(name)
 
@@ -100,7 +100,7 @@ def test_a_zone_is_shared_even_across_processes() -> None:
     assert pickle.loads(pickle.dumps(zone)) is zone
 
 
-def test_two_threads_that_ask_first_get_the_same_zone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_concurrent_first_lookups_return_the_same_zone(monkeypatch: pytest.MonkeyPatch) -> None:
     decode = timezones._decode
     overtaken: list[Zone] = []
 

@@ -1,4 +1,4 @@
-"""Plain words: what each phrase is translated to, and how what is not understood is refused."""
+"""Plain words: the translation of each phrase, and the rejection of text that is not understood."""
 
 import re
 
@@ -15,7 +15,7 @@ from chronos.core.schedule.words.tokenizer import VOCABULARY
 HOUR_US = 3_600_000_000
 
 READINGS = [
-    # Intervals that divide the minute, the hour or the day keep to the clock; others are counted from the start.
+    # Intervals that divide the minute, the hour or the day follow the clock; others are counted from the start.
     ("every minute", "* * * * *"),
     ("every 1 minute", "* * * * *"),
     ("every 60 seconds", "* * * * *"),
@@ -49,6 +49,8 @@ READINGS = [
     ("every 24 hours", "@every 24h"),
     ("every 250 milliseconds", "@every 0.25s"),
     ("at intervals of 2 hours", "@every 2h"),
+    ("every 2 hours from the start", "@every 2h"),
+    ("every 90 seconds from the start", "@every 1m30s"),
     ("every other day", "P2D"),
     ("every 2 days", "P2D"),
     ("every 10 days", "P10D"),
@@ -60,7 +62,10 @@ READINGS = [
     ("every 1 month and 2 days", "P1M2D"),
     ("every 1 day 12 hours", "P1DT12H"),
     ("at intervals of 1 day", "P1D"),
+    ("every day from the start", "P1D"),
     ("at calendar intervals of 2 hours", "PT2H"),
+    ("every 2 hours by the calendar", "PT2H"),
+    ("every 2 hours by the calendar from the start", "PT2H"),
     ("every 6 hours, 5 times", "R5/PT6H"),
     ("monthly, 12 times", "R12/P1M"),
     ("every month, counted from 2026-01-31T09:00:00Z", "R/2026-01-31T09:00:00Z/P1M"),
@@ -172,17 +177,18 @@ READINGS = [
     ("on 2027-01-01 at 9am", "2027-01-01T09:00:00"),
     ("1 January 2027 at 9am", "2027-01-01T09:00:00"),
     ('cron "0 9 * * MON"', "0 9 * * 1"),
+    ('cron expression "0 9 * * MON"', "0 9 * * 1"),
 ]
 
 
 @pytest.mark.parametrize(("phrase", "expression"), READINGS)
-def test_phrase(phrase: str, expression: str) -> None:
+def test_translation_of_a_phrase(phrase: str, expression: str) -> None:
     assert read_words(phrase) == Reading(expression=expression)
     assert parse_schedule(phrase) == parse_schedule(phrase, dialect="words") == parse_schedule(expression)
 
 
 @pytest.mark.parametrize("phrase", [phrase for phrase, _ in READINGS])
-def test_case_blanks_and_commas_do_not_count(phrase: str) -> None:
+def test_case_blanks_and_commas_are_ignored(phrase: str) -> None:
     reading = read_words(phrase)
     assert read_words(phrase.upper()) == reading
     assert read_words(f"  {phrase.replace(' ', '  ')} ,") == reading
@@ -206,7 +212,7 @@ def test_case_blanks_and_commas_do_not_count(phrase: str) -> None:
         ("today at 18:00:30", Delay(second_of_day=18 * 3600 + 30)),
     ],
 )
-def test_relative_time(phrase: str, delay: Delay) -> None:
+def test_translation_of_a_relative_time(phrase: str, delay: Delay) -> None:
     assert read_words(phrase).delay == delay
     rule = parse_schedule(f"{phrase}, Asia/Tokyo").rule
     assert isinstance(rule, DelayRule)
@@ -249,7 +255,7 @@ def test_relative_time(phrase: str, delay: Delay) -> None:
         ("daily at 2:30, taking clock changes literally", Reading(expression="30 2 * * *", literal=True)),
     ],
 )
-def test_window_and_the_rest(phrase: str, reading: Reading) -> None:
+def test_translation_of_window_exclusions_jitter_and_policy(phrase: str, reading: Reading) -> None:
     assert read_words(phrase) == reading
     parse_schedule(phrase)
 
@@ -275,7 +281,7 @@ def test_window_and_the_rest(phrase: str, reading: Reading) -> None:
         ("every weekday at 9am in Hawaii", "US/Hawaii"),
     ],
 )
-def test_place(phrase: str, zone: str) -> None:
+def test_translation_of_a_place(phrase: str, zone: str) -> None:
     assert read_words(phrase) == Reading(expression="0 9 * * 1-5", timezone=zone)
 
 
@@ -290,8 +296,8 @@ def test_no_word_of_the_grammar_is_a_place() -> None:
     assert not VOCABULARY & (cities | {name.lower() for name in zone_names()})
 
 
-REFUSALS = [
-    # phrase, what the caret points at, part of the message
+REJECTIONS = [
+    # phrase, the text that the caret points at, part of the message
     ("evry mondy at 9", "evry", 'nearest reading: "every monday at 9" = 0 9 * * 1'),
     (
         "every weekdya at 9am in New York",
@@ -303,21 +309,22 @@ REFUSALS = [
     ("every day at 9am bla bla bla bla bla", "bla", 'nearest reading: "every day at 9am" = 0 9 * * *'),
     ("tomorow at noon", "tomorow", 'nearest reading: "tomorrow at noon"'),
     ("lorem ipsum", "lorem", 'try "every weekday at 9am in New York"'),
-    ("every", "", "ends where more is expected"),
+    ("every", "", "is incomplete"),
     ("", None, "is empty"),
     ("  ", None, "is empty"),
-    ("now", "now", "leave the schedule out to run at once"),
+    ("now", "now", "leave out the schedule to run immediately"),
+    ("yesterday at 9am", "yesterday", "a schedule is in the future"),
     ("0 9 * * *", "0", "not understood"),
     ("next Monday at 9", "next", "nearest reading"),
-    # Half a schedule.
+    # Incomplete schedules.
     ("at 9am", "9am", 'say "every day at 09:00" or "today at 09:00"'),
-    ("in January", "January", "not which days"),
+    ("in January", "January", "has a month but no days"),
     ("tomorrow", "tomorrow", "needs a time"),
-    ("in New York", "in", "says nothing of when it runs"),
+    ("in New York", "in", "does not say when it runs"),
     ("once on Monday at 9", "once", "without a date"),
-    ("between 9am and 5pm", "between", "nothing in them"),
+    ("between 9am and 5pm", "between", "has hours but no interval"),
     ("on the last", "", "last"),
-    # Too loose to be sure.
+    # Ambiguous.
     ("every second Monday", "second Monday", "of the month"),
     ("every 3rd Friday", "3rd Friday", "of the month"),
     ("every second day", "second day", "every 2 days"),
@@ -331,26 +338,26 @@ REFUSALS = [
     ("on the 1st of January or every Monday", "Monday", "months"),
     ("every day on the 1st", "1st", "runs every day"),
     ("every week on the 1st", "every", "every week"),
-    # More than the other dialects can say.
+    # Without an exact translation.
     ("daily at 9:30pm and 17:00", "9:30pm", "17:00 and 21:30"),
-    ("on January 1 and July 4", "January", "no single cron expression"),
+    ("on January 1 and July 4", "January", "do not fit in one cron expression"),
     ("every 15 minutes from 9am to 5pm", "from", '"every 15 minutes between 09:00 and 17:00", without the last'),
     ("every 45 minutes between 9am and 5pm", "between", "divides"),
     ("every 45 minutes on weekdays", "weekdays", "divides"),
     ("every 2 days at 9am", "9am", "every 2 weeks from 2027-01-04 at 9am"),
     ("every hour from 10pm to 2am on weekdays", "from", "past midnight"),
     ("on the 13th if it is Friday", "if", "the 1st or Sundays"),
-    ("every weekday at 9am, 5 times", "5", "only a plain interval"),
-    ("in 2 months", "in", "not of one length"),
-    ("in 1000 years", "in", "not of one length"),
+    ("every weekday at 9am, 5 times", "5", "only an interval without times or days"),
+    ("in 2 months", "in", "whose length varies"),
+    ("in 1000 years", "in", "whose length varies"),
     ("in 999999 days", "in", "300 years"),
-    ("every 0 minutes", "every", "no time at all"),
-    ("in 0 hours", "0 hours", "no time at all"),
-    ("every 1.5 days", "1.5 days", "part of a day"),
+    ("every 0 minutes", "every", "an interval of zero"),
+    ("in 0 hours", "0 hours", "a delay of zero"),
+    ("every 1.5 days", "1.5 days", "a fraction of a day"),
     ("every 15 minutes at 9am", "9am", "at minute 15 of every hour"),
     ("every hour at second 30", "second", "of which minutes"),
-    ("every 5 minutes of every 7th hour", "of", "does not come out even"),
-    # Numbers that are none.
+    ("every 5 minutes of every 7th hour", "of", "does not divide the day evenly"),
+    # Invalid numbers.
     ("every day at 25:00", "25:00", "write a time like"),
     ("every day at 13pm", "13pm", "write a time like"),
     ("every day at 9:30 am pm", "pm", "not understood"),
@@ -360,24 +367,24 @@ REFUSALS = [
     ("the 6th Monday of the month", "6th", "allowed 1–5"),
     ("every ９ minutes", "９", "not understood"),
     # Places.
-    ("every day at 9am in Neverland", "Neverland", "no time zone is named after"),
+    ("every day at 9am in Neverland", "Neverland", "does not name a time zone"),
     ("every day at 9am in Pariss", "Pariss", "did you mean Europe/Paris?"),
     ("every day at 9am in Nwe York", "Nwe", "did you mean America/New_York?"),
     ("every day at 9am Eastern time", "Eastern", "say which: Canada/Eastern or US/Eastern"),
     ("every day at 9am GMT+5", "GMT+5", "not understood"),
-    ("every day at 9am in Paris in Tokyo", "Tokyo", "says its zone twice"),
-    # Said twice, or not to be said together.
+    ("every day at 9am in Paris in Tokyo", "Tokyo", "gives its zone twice"),
+    # Given twice, or not to be combined.
     ("every 5 minutes every 2 hours", "every", "twice"),
-    ("in 2 hours on Monday", "Monday", "together with a delay"),
+    ("in 2 hours on Monday", "Monday", "combined with a delay"),
     ("tomorrow at noon and at 5pm", "noon", "does not fit"),
-    ("on 2027-01-01 every Monday", "Monday", "together with a single date"),
-    ('cron "0 9 * * *" at noon', "noon", "together with a cron expression"),
+    ("on 2027-01-01 every Monday", "Monday", "combined with a single date"),
+    ('cron "0 9 * * *" at noon', "noon", "combined with a cron expression"),
     ('daily except "² * * * *"', '"² * * * *"', "not understood"),
 ]
 
 
-@pytest.mark.parametrize(("phrase", "pointed", "message"), REFUSALS)
-def test_refusal(phrase: str, pointed: str | None, message: str) -> None:
+@pytest.mark.parametrize(("phrase", "pointed", "message"), REJECTIONS)
+def test_rejection_points_at_the_text_and_says_why(phrase: str, pointed: str | None, message: str) -> None:
     with pytest.raises(InvalidSchedule, match=re.escape(message)) as caught:
         parse_schedule(phrase, dialect="words")
     error = caught.value
@@ -386,12 +393,12 @@ def test_refusal(phrase: str, pointed: str | None, message: str) -> None:
         assert error.position is None
     else:
         assert error.position is not None
-        found = phrase[error.position : error.position + error.length]
-        assert found == pointed
+        text = phrase[error.position : error.position + error.length]
+        assert text == pointed
 
 
 @given(st.lists(st.sampled_from([*sorted(VOCABULARY), "9am", "17:00", "1st", "5", "2027-01-01", ",", "UTC", '"'])))
-def test_any_words_are_read_or_refused(words: list[str]) -> None:
+def test_any_words_are_read_or_rejected(words: list[str]) -> None:
     text = " ".join(words)[:256]
     try:
         read_words(text)

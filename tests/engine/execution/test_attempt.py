@@ -72,7 +72,7 @@ async def test_jitter_makes_pauses_longer_and_differs_by_execution(world: World)
     ],
 )
 @in_world
-async def test_retry_on_names_what_is_worth_another_try(
+async def test_retry_on_selects_the_errors_to_retry(
     world: World, retry_on: list[str], error: Exception, tries: int
 ) -> None:
     work = world.work("work", error, error, error)
@@ -93,7 +93,7 @@ async def test_a_timeout_is_retried_under_its_own_name(world: World) -> None:
 
 
 @in_world
-async def test_retries_without_end(world: World) -> None:
+async def test_unlimited_retries(world: World) -> None:
     work = world.work("work", *[Flaky("x")] * 20)
     await world.node()
     await world.job("work", schedule="now", retry={"max_attempts": None, "multiplier": 1, "jitter": 0})
@@ -117,7 +117,7 @@ async def test_waiting_for_a_retry_holds_no_slot(world: World) -> None:
 
 
 @in_world
-async def test_a_retry_goes_on_at_another_node(world: World) -> None:
+async def test_a_retry_runs_on_another_node(world: World) -> None:
     flaky = world.work("flaky", Flaky("x"))
     first = await world.node()
     await world.job("flaky", schedule="now", retry={"initial_interval": "10s", "jitter": 0})
@@ -136,7 +136,7 @@ async def test_a_retry_goes_on_at_another_node(world: World) -> None:
 
 
 @in_world
-async def test_the_task_timeout_is_of_one_attempt(world: World) -> None:
+async def test_the_task_timeout_limits_one_attempt(world: World) -> None:
     work = world.work("work", takes=100)
     await world.node()
     await world.job("work", schedule="now", task_timeout="5s", retry={"max_attempts": 2, "jitter": 0})
@@ -161,7 +161,7 @@ async def test_the_execution_timeout_counts_work_and_not_waiting(world: World) -
 
 
 @in_world
-async def test_the_execution_timeout_is_of_all_tasks_together(world: World) -> None:
+async def test_the_execution_timeout_limits_all_tasks_together(world: World) -> None:
     works = [world.work(name, takes=4) for name in ("a", "b", "c")]
     await world.node()
     await world.job("group", schedule="now", execution_timeout="6s", tasks=[python(work.name) for work in works])
@@ -172,7 +172,7 @@ async def test_the_execution_timeout_is_of_all_tasks_together(world: World) -> N
 
 
 @in_world
-async def test_an_execution_timeout_shorter_than_the_tasks(world: World) -> None:
+async def test_an_execution_timeout_shorter_than_the_task_timeout(world: World) -> None:
     work = world.work("work", takes=100)
     await world.node()
     await world.job("work", schedule="now", execution_timeout="3s")
@@ -190,7 +190,7 @@ async def test_an_execution_timeout_shorter_than_the_tasks(world: World) -> None
     ],
 )
 @pytest.mark.parametrize("result", [None, "late"])
-def test_what_comes_to_its_end_after_its_time_has_not_succeeded(
+def test_work_that_ends_after_its_timeout_has_not_succeeded(
     settings: dict[str, str], task: str, code: ReasonCode, result: str | None
 ) -> None:
     """Neither on the quick way of functions that give nothing, nor on the long one."""
@@ -215,7 +215,9 @@ def test_what_comes_to_its_end_after_its_time_has_not_succeeded(
 
 @pytest.mark.parametrize("settings", [{"task_timeout": "3s"}, {"execution_timeout": "3s"}])
 @pytest.mark.parametrize("hears", [False, True])
-def test_work_that_ignores_its_timeout_is_forced_after_the_short_grace(settings: dict[str, str], hears: bool) -> None:
+def test_work_that_ignores_its_timeout_is_killed_after_the_short_grace_period(
+    settings: dict[str, str], hears: bool
+) -> None:
     """The quick way has a clock of its own, so both are looked at; the long grace stays for what is canceled."""
 
     @in_world
@@ -232,7 +234,7 @@ def test_work_that_ignores_its_timeout_is_forced_after_the_short_grace(settings:
 
 
 @in_world
-async def test_without_a_timeout_it_may_take_its_time(world: World) -> None:
+async def test_work_without_a_timeout_is_not_stopped(world: World) -> None:
     work = world.work("work", takes=5000)
     await world.node(tick_s=60, reaper_s=60, heartbeat_s=60, heartbeat_timeout_s=180)
     await world.job("work", schedule="now", task_timeout="2h", execution_timeout="0s")
@@ -245,7 +247,7 @@ async def test_without_a_timeout_it_may_take_its_time(world: World) -> None:
 
 
 @in_world
-async def test_canceling_asks_first(world: World) -> None:
+async def test_canceling_asks_before_it_kills(world: World) -> None:
     work = world.work("work", takes=100)
     await world.node()
     await world.job("work", schedule="now")
@@ -261,7 +263,7 @@ async def test_canceling_asks_first(world: World) -> None:
 
 
 @in_world
-async def test_canceling_forces_what_does_not_listen(world: World) -> None:
+async def test_canceling_kills_work_that_ignores_the_request(world: World) -> None:
     work = world.work("work", takes=1000, stubborn=True)
     node = await world.node(grace_s=10)
     await world.job("work", schedule="now")
@@ -276,7 +278,7 @@ async def test_canceling_forces_what_does_not_listen(world: World) -> None:
 
 
 @in_world
-async def test_work_that_heard_of_it_was_stopped_whatever_it_made_of_that(world: World) -> None:
+async def test_work_that_noticed_the_cancellation_is_canceled_even_if_it_returns(world: World) -> None:
     """Whether it came to its own end or gave up half-way only the function knows."""
     work = world.work("work", takes=5, stubborn=True)
     await world.node()
@@ -288,7 +290,7 @@ async def test_work_that_heard_of_it_was_stopped_whatever_it_made_of_that(world:
 
 
 @in_world
-async def test_canceling_ends_what_sleeps_at_once(world: World) -> None:
+async def test_canceling_ends_a_sleeping_execution_at_once(world: World) -> None:
     work = world.work("work", Flaky("x"))
     await world.node()
     await world.job("work", schedule="now", retry={"initial_interval": "1m"})
@@ -300,7 +302,7 @@ async def test_canceling_ends_what_sleeps_at_once(world: World) -> None:
 
 
 @in_world
-async def test_nothing_starts_after_a_cancel_that_came_during_on_start(world: World) -> None:
+async def test_no_task_starts_after_a_cancel_during_on_start(world: World) -> None:
     hello, work = world.work("hello", takes=5, stubborn=True), world.work("work")
     await world.node()
     await world.job("work", schedule="now", on_start={"python": {"name": "hello"}})
@@ -315,7 +317,7 @@ async def test_nothing_starts_after_a_cancel_that_came_during_on_start(world: Wo
 
 
 @in_world
-async def test_at_most_once_is_never_tried_again(world: World) -> None:
+async def test_at_most_once_work_is_never_retried(world: World) -> None:
     work = world.work("work", fails=True)
     await world.node()
     await world.job("work", schedule="now", delivery="at_most_once", retry={"max_attempts": 5})
@@ -325,7 +327,7 @@ async def test_at_most_once_is_never_tried_again(world: World) -> None:
 
 
 @in_world
-async def test_at_least_once_is_tried_again_after_a_crash_without_a_pause(world: World) -> None:
+async def test_at_least_once_work_is_retried_at_once_after_a_crash(world: World) -> None:
     work = world.work("work", takes=5)
     first = await world.node()
     await world.job("work", schedule="now", retry={"initial_interval": "10m"})
@@ -339,7 +341,7 @@ async def test_at_least_once_is_tried_again_after_a_crash_without_a_pause(world:
 
 
 @in_world
-async def test_a_lost_attempt_counts(world: World) -> None:
+async def test_a_lost_attempt_counts_as_an_attempt(world: World) -> None:
     work = world.work("work", takes=500)
     await world.job("work", schedule="now", retry={"max_attempts": 2, "initial_interval": "10m"})
     for _ in range(2):
@@ -357,7 +359,7 @@ async def test_a_lost_attempt_counts(world: World) -> None:
 
 
 @in_world
-async def test_unfinished_tasks_alone_run_again_after_a_crash(world: World) -> None:
+async def test_only_unfinished_tasks_run_again_after_a_crash(world: World) -> None:
     a, b, c = world.work("a", takes=1), world.work("b", takes=20), world.work("c", takes=1)
     first = await world.node()
     await world.job("group", schedule="now", tasks=[python("a"), python("b"), python("c")])

@@ -16,7 +16,7 @@ TASKS = [
     [(None, [{"x": "task"}, {"x": "job"}]), ({"x": "trigger"}, [{"x": "trigger"}, {"x": "trigger"}])],
 )
 @in_world
-async def test_the_nearest_one_counts(world: World, triggered: object, heard: list[object]) -> None:
+async def test_the_most_specific_payload_is_used(world: World, triggered: object, heard: list[object]) -> None:
     works = [world.work("first", hears=True), world.work("second", hears=True)]
     await world.node()
     await world.job("job", schedule="manual", tasks=TASKS, payload={"x": "job"})
@@ -27,7 +27,7 @@ async def test_the_nearest_one_counts(world: World, triggered: object, heard: li
 
 
 @in_world
-async def test_a_single_function_with_a_payload_of_its_own(world: World) -> None:
+async def test_a_single_function_with_its_own_payload(world: World) -> None:
     work = world.work("main", hears=True)
     await world.node()
     await world.job("job", schedule="now", python={"name": "main", "payload": {"x": 1}})

@@ -27,7 +27,7 @@ async def test_work_goes_to_the_node_with_its_labels(world: World) -> None:
 
 
 @in_world
-async def test_without_a_fallback_it_waits(world: World) -> None:
+async def test_work_without_a_fallback_waits(world: World) -> None:
     work = world.work("job")
     await world.node("plain")
     await world.job("job", schedule="now", **placed())
@@ -46,7 +46,7 @@ async def test_work_that_no_node_can_take_is_reported_within_a_minute(world: Wor
     await world.advance(5)  # the node has looked once, and found nothing
     await world.job("job", schedule="now", **placed())
     await world.advance(60)
-    assert told() == ["no live node carries the label gpu=yes; live nodes: plain"]
+    assert told() == ["no live node has the label gpu=yes; live nodes: plain"]
     await world.advance(600)
     assert len(told()) == 1  # the same shortage is not reported every minute
     await world.node("right", labels={"gpu": "yes"})
@@ -58,7 +58,7 @@ async def test_work_that_no_node_can_take_is_reported_within_a_minute(world: Wor
 
 
 @in_world
-async def test_after_the_fallback_any_node_takes_it(world: World) -> None:
+async def test_after_the_fallback_any_node_takes_the_work(world: World) -> None:
     work = world.work("job")
     node = await world.node("plain")
     await world.job("job", schedule="now", **placed("20s"))
@@ -81,7 +81,7 @@ async def test_a_busy_node_looks_for_late_work_too(world: World) -> None:
 
 
 @in_world
-async def test_a_fallback_needs_the_queue_and_the_function_all_the_same(world: World) -> None:
+async def test_a_fallback_still_needs_the_queue_and_the_function(world: World) -> None:
     work = world.work("job")
     await world.node("other", queues=frozenset({"other"}))
     await world.job("job", schedule="now", **placed("5s"))
@@ -102,7 +102,7 @@ async def test_a_full_queue_takes_no_late_work(world: World) -> None:
 
 
 @in_world
-async def test_a_retry_waits_for_the_right_node_anew(world: World) -> None:
+async def test_a_retry_waits_for_the_right_node_again(world: World) -> None:
     work = world.work("job", RuntimeError("once"))
     right = await world.node("right", labels={"gpu": "yes"})
     await world.node("plain")

@@ -43,7 +43,7 @@ async def test_a_wait_for_time(world: World, wait: dict[str, Any], ends: float, 
 
 
 @in_world
-async def test_a_wait_that_came_up_while_nobody_was_there(world: World) -> None:
+async def test_a_wait_that_ends_while_no_node_is_alive(world: World) -> None:
     world.work("before")
     after = world.work("after")
     node = await world.node()
@@ -77,7 +77,7 @@ async def test_a_signal_ends_a_wait_with_its_payload(world: World) -> None:
 
 
 @in_world
-async def test_a_signal_that_does_not_come_in_time(world: World) -> None:
+async def test_a_signal_that_does_not_arrive_in_time(world: World) -> None:
     world.work("before")
     after = world.work("after")
     await world.node()
@@ -222,7 +222,7 @@ async def test_a_signal_wakes_a_function(world: World) -> None:
 
 
 @in_world
-async def test_a_function_that_slept_and_then_fails_is_retried_from_what_it_remembers(world: World) -> None:
+async def test_a_function_that_fails_after_a_sleep_is_retried_from_its_memory(world: World) -> None:
     calls: list[str] = []
 
     async def work(ctx: Any) -> None:
@@ -252,7 +252,7 @@ async def test_a_sleeping_function_counts_as_running(world: World) -> None:
 
 
 @in_world
-async def test_sleeping_holds_no_memory_of_the_node(world: World) -> None:
+async def test_a_sleeping_execution_uses_no_memory_of_the_node(world: World) -> None:
     async def work(ctx: Any) -> None:
         await ctx.sleep(60)
 

@@ -52,7 +52,7 @@ TABLE = [
 
 @pytest.mark.parametrize(("mode", "on_failure", "overrides", "ends", "c_ends"), TABLE)
 @in_world
-async def test_one_task_fails(
+async def test_how_a_failed_task_affects_the_others(
     world: World, mode: str, on_failure: str, overrides: dict[str, Any], ends: str, c_ends: str
 ) -> None:
     a, b, c = world.work("a", takes=1), world.work("b", takes=2, fails=True), world.work("c", takes=10)
@@ -105,7 +105,7 @@ async def test_no_other_task_starts_while_one_retries(world: World) -> None:
 
 
 @in_world
-async def test_all_tasks_failed_is_failed_whatever_is_tolerated(world: World) -> None:
+async def test_an_execution_fails_if_all_its_tolerated_tasks_fail(world: World) -> None:
     for name in ("a", "b"):
         world.work(name, fails=True)
     await world.node()
@@ -183,7 +183,7 @@ async def test_hooks_run_around_the_tasks(world: World) -> None:
 
 
 @in_world
-async def test_the_report_says_who_stopped_whom(world: World) -> None:
+async def test_the_report_names_the_task_that_stopped_another(world: World) -> None:
     world.work("a", takes=1, fails=True)
     world.work("b", takes=50)
     world.work("c", takes=50)
@@ -206,7 +206,7 @@ async def test_the_report_says_who_stopped_whom(world: World) -> None:
 
 
 @in_world
-async def test_a_failing_hook_changes_nothing_and_is_tried_a_few_times(world: World) -> None:
+async def test_a_failing_hook_does_not_change_the_outcome_and_is_retried(world: World) -> None:
     hello, main = world.work("hello", fails=True), world.work("main")
     bye = world.work("bye", RuntimeError("not yet"), RuntimeError("not yet"))
     await world.node()
@@ -220,7 +220,7 @@ async def test_a_failing_hook_changes_nothing_and_is_tried_a_few_times(world: Wo
 
 
 @in_world
-async def test_on_start_runs_once_over_all_retries(world: World) -> None:
+async def test_on_start_runs_once_across_retries(world: World) -> None:
     hello, main = world.work("hello"), world.work("main", RuntimeError("1"), RuntimeError("2"))
     await world.node()
     await world.job("job", schedule="now", does="main", on_start={"python": {"name": "hello"}})

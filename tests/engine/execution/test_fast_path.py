@@ -21,7 +21,7 @@ _SAID: ContextVar[str] = ContextVar("said", default="nothing")
 
 
 @in_world
-async def test_functions_that_never_wait_end_as_others_do(world: World) -> None:
+async def test_functions_that_never_await_have_the_same_outcomes(world: World) -> None:
     async def fine() -> None: ...
 
     async def tells() -> dict[str, int]:
@@ -49,7 +49,7 @@ async def test_functions_that_never_wait_end_as_others_do(world: World) -> None:
 
 
 @in_world
-async def test_every_attempt_of_an_async_function_has_a_task_and_context_variables_of_its_own(world: World) -> None:
+async def test_every_attempt_of_an_async_function_has_its_own_task_and_context_variables(world: World) -> None:
     seen: list[tuple[str, asyncio.Task[Any] | None]] = []
 
     async def retried() -> None:
@@ -69,7 +69,7 @@ async def test_every_attempt_of_an_async_function_has_a_task_and_context_variabl
 
 
 @in_world
-async def test_an_async_function_that_ignores_its_timeout_is_left_to_itself(world: World) -> None:
+async def test_an_async_function_that_ignores_its_timeout_is_abandoned(world: World) -> None:
     free, told = asyncio.Event(), []
 
     async def stubborn(ctx: Context) -> str:
@@ -98,7 +98,7 @@ async def test_an_async_function_that_ignores_its_timeout_is_left_to_itself(worl
 
 
 @in_world
-async def test_what_one_function_sets_the_next_does_not_see(world: World) -> None:
+async def test_context_variables_do_not_leak_to_the_next_function(world: World) -> None:
     heard: list[str] = []
 
     async def sets() -> None:
@@ -113,7 +113,7 @@ async def test_what_one_function_sets_the_next_does_not_see(world: World) -> Non
 
 
 @in_world
-async def test_slots_that_the_first_have_left_serve_the_next(world: World) -> None:
+async def test_freed_slots_serve_the_next_batches(world: World) -> None:
     """Many more are due at once than there are slots: none has to be claimed by a command of its own."""
     ran: list[float] = []
 
@@ -140,7 +140,7 @@ async def test_slots_that_the_first_have_left_serve_the_next(world: World) -> No
 
 
 @in_world
-async def test_a_detail_that_nobody_can_read_ends_the_execution_not_the_node(world: World) -> None:
+async def test_an_unreadable_detail_ends_the_execution_not_the_node(world: World) -> None:
     world.work("work", hears=True)
     node = await world.node()
     await world.job("work", schedule="2027-01-01T01:00:00Z")
@@ -167,7 +167,7 @@ def _broken_run(world: World, job: bytes) -> Command[Any]:
 
 
 @in_world
-async def test_one_that_is_stopped_before_it_is_called_never_is(world: World) -> None:
+async def test_an_execution_stopped_before_its_call_is_never_called(world: World) -> None:
     called: list[float] = []
 
     async def quick() -> None:
@@ -199,7 +199,7 @@ async def test_one_that_is_stopped_before_it_is_called_never_is(world: World) ->
 
 
 @in_world
-async def test_a_store_that_is_away_for_a_moment_does_not_end_what_asks_for_its_last_run(world: World) -> None:
+async def test_a_short_outage_of_the_store_does_not_end_an_execution(world: World) -> None:
     told: list[object] = []
 
     async def knows(ctx: Context) -> None:
@@ -214,7 +214,7 @@ async def test_a_store_that_is_away_for_a_moment_does_not_end_what_asks_for_its_
 
 
 @in_world
-async def test_one_that_is_put_down_before_it_is_called_is_given_back(world: World) -> None:
+async def test_an_execution_stopped_for_shutdown_before_its_call_is_released(world: World) -> None:
     async def knows(ctx: Context) -> None:
         await asyncio.sleep(600)
 
@@ -242,7 +242,7 @@ def _cut_as_it_begins(node: NodeOfWorld, *, for_s: float) -> None:
 
 
 @in_world
-async def test_what_cannot_be_written_down_ends_the_execution_and_frees_its_slot(world: World) -> None:
+async def test_an_outcome_that_cannot_be_recorded_ends_the_execution_and_frees_its_slot(world: World) -> None:
     class Odd(WaitRunner):
         async def run(self, call: AttemptCall) -> Outcome:
             call.detail["said"] = "\udcff"

@@ -72,7 +72,7 @@ def test_the_head_grows_in_parts() -> None:
     assert output.parts_to_write() == [(1, "three\n")]
 
 
-def test_progress_is_a_part_of_its_own_and_only_the_latest_counts() -> None:
+def test_progress_is_a_separate_part_and_only_the_latest_counts() -> None:
     output = an_output()
     output.progress(1, None)
     output.progress(2, 5)
@@ -98,7 +98,7 @@ def test_the_middle_is_left_out_and_counted(piece: int) -> None:
     assert last == f"\n… {left_out + 4} bytes left out …\n{text[4 - TAIL_BYTES :]}end\n"
 
 
-def test_what_just_fits_is_whole() -> None:
+def test_output_that_just_fits_is_complete() -> None:
     output = an_output()
     output.write("x" * (HEAD_BYTES + TAIL_BYTES))
     assert [len(text) for _, text in output.parts_to_write()] == [HEAD_BYTES, TAIL_BYTES]
@@ -106,7 +106,7 @@ def test_what_just_fits_is_whole() -> None:
 
 @pytest.mark.parametrize("character", ["é", "€", "𝄞"])
 @pytest.mark.parametrize("offset", [0, 1, 2, 3])
-def test_characters_are_never_cut(character: str, offset: int) -> None:
+def test_characters_are_never_split(character: str, offset: int) -> None:
     output = an_output()
     text = "x" * offset + character * 60_000
     output.write(text)
@@ -119,13 +119,13 @@ def test_characters_are_never_cut(character: str, offset: int) -> None:
     assert int(note) + len(head.encode()) + len(kept.encode()) == len(text.encode())
 
 
-def test_what_no_store_takes_is_replaced() -> None:
+def test_characters_that_no_store_accepts_are_replaced() -> None:
     output = an_output()
     output.write("a\0b\ud800c")
     assert output.parts_to_write() == [(0, "a\ufffdb?c")]
 
 
-def test_one_that_dribbles_goes_on_in_the_tail(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_small_writes_continue_in_the_tail(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("chronos.engine.execution.output_buffer.MAX_HEAD_PARTS", 3)
     output = an_output()
     parts = []
@@ -166,7 +166,7 @@ def test_silent_attempts_have_no_output_at_all() -> None:
     run(main)
 
 
-def test_changes_of_all_attempts_go_together_and_the_rest_at_the_end() -> None:
+def test_changes_of_all_attempts_are_written_together() -> None:
     async def main() -> None:
         gate = Gate()
         book = a_book(gate, interval_s=0.02)
@@ -211,7 +211,7 @@ def test_attempts_that_end_together_are_written_together() -> None:
     run(main)
 
 
-def test_a_store_that_is_away_fails_nobody_and_gets_it_later() -> None:
+def test_an_unavailable_store_fails_no_attempt_and_receives_the_output_later() -> None:
     async def main() -> None:
         gate = Gate()
         book = a_book(gate, interval_s=0.01)
@@ -238,7 +238,7 @@ def test_a_store_that_is_away_fails_nobody_and_gets_it_later() -> None:
     run(main)
 
 
-def test_what_is_kept_for_later_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unwritten_output_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("chronos.engine.execution.output_buffer.MAX_KEPT_BYTES", 100)
 
     async def main() -> None:
@@ -257,7 +257,7 @@ def test_what_is_kept_for_later_is_bounded(monkeypatch: pytest.MonkeyPatch) -> N
     run(main)
 
 
-def test_rows_that_can_never_be_stored_are_dropped_and_said(caplog: pytest.LogCaptureFixture) -> None:
+def test_rows_that_can_never_be_stored_are_dropped_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         gate = Gate()
         book = a_book(gate)
@@ -268,10 +268,10 @@ def test_rows_that_can_never_be_stored_are_dropped_and_said(caplog: pytest.LogCa
         assert book.dropped == 1
 
     run(main)
-    assert "could not be written" in caplog.text
+    assert "could not write" in caplog.text
 
 
-def test_it_reaches_a_real_store() -> None:
+def test_output_reaches_a_real_store() -> None:
     async def main() -> None:
         store: Store = make_store("sqlite://")
         await store.open()

@@ -7,7 +7,7 @@ from tests.support.engine_world import World, in_world
 
 
 @in_world
-async def test_of_two_outcomes_of_one_execution_that_of_the_later_try_counts(world: World) -> None:
+async def test_of_two_outcomes_of_one_execution_the_later_claim_wins(world: World) -> None:
     """The store gave it to this node a second time while the first try's outcome was on its way."""
     world.work("work", takes=1_000)
     await world.job("work", schedule="now")

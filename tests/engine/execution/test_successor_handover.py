@@ -42,7 +42,7 @@ async def _one_behind_the_other(world: World) -> None:
 
 
 @in_world
-async def test_a_definition_that_cannot_be_read_for_a_moment_is_asked_for_again(world: World) -> None:
+async def test_a_definition_that_is_briefly_unreadable_is_read_again(world: World) -> None:
     work = world.work("slow", takes=5)
     node = await world.node(slots=1)
     await _one_behind_the_other(world)
@@ -57,7 +57,7 @@ async def test_a_definition_that_cannot_be_read_for_a_moment_is_asked_for_again(
 
 
 @in_world
-async def test_what_cannot_be_begun_for_long_is_given_back(world: World) -> None:
+async def test_an_execution_that_cannot_start_for_long_is_released(world: World) -> None:
     work = world.work("slow", takes=5)
     node = await world.node(slots=1)
     await _one_behind_the_other(world)
@@ -72,7 +72,7 @@ async def test_what_cannot_be_begun_for_long_is_given_back(world: World) -> None
 
 
 @in_world
-async def test_a_definition_that_is_broken_costs_no_slot(world: World) -> None:
+async def test_a_broken_definition_keeps_no_slot(world: World) -> None:
     work, other = world.work("slow", takes=5), world.work("other")
     node = await world.node(slots=1)
     await _one_behind_the_other(world)
@@ -86,7 +86,7 @@ async def test_a_definition_that_is_broken_costs_no_slot(world: World) -> None:
 
 
 @in_world
-async def test_what_a_node_was_given_before_it_was_declared_dead_it_does_not_begin(world: World) -> None:
+async def test_a_node_declared_dead_does_not_start_earlier_claims(world: World) -> None:
     work = world.work("slow", 5, 100)
     node = await world.node("one", slots=1)
     await _one_behind_the_other(world)
@@ -105,7 +105,7 @@ async def test_what_a_node_was_given_before_it_was_declared_dead_it_does_not_beg
 
 
 @in_world
-async def test_a_node_that_stood_still_does_not_begin_what_it_was_given_before(world: World) -> None:
+async def test_a_suspended_node_does_not_start_earlier_claims(world: World) -> None:
     """Nothing is known of it when the process goes on but that it may be another's by now."""
     work = world.work("work", takes=5)
     node = await world.node()

@@ -9,7 +9,7 @@ from tests.support.engine_world import World, in_world
 
 @pytest.mark.parametrize(("verb", "code"), [("disable", ReasonCode.DISABLED), ("delete", ReasonCode.JOB_DELETED)])
 @in_world
-async def test_instants_that_were_due_are_on_record(world: World, verb: str, code: ReasonCode) -> None:
+async def test_due_instants_are_recorded(world: World, verb: str, code: ReasonCode) -> None:
     """No node was there to admit them."""
     job = (await world.job("job", schedule="@every 10s", does="nothing")).job_id
     await world.advance(35)

@@ -28,7 +28,7 @@ ENDS = [
 
 @pytest.mark.parametrize(("ends", "ran"), ENDS)
 @in_world
-async def test_which_outcomes_are_followed(world: World, ends: str, ran: tuple[int, int, int]) -> None:
+async def test_which_outcomes_start_a_follower(world: World, ends: str, ran: tuple[int, int, int]) -> None:
     world.work("up", takes=500 if ends in ("stale", "canceled", "skipped") else 1, fails=ends == "failed")
     world.work("bad", fails=True)
     tasks = [{"name": name, "python": {"name": name}} for name in ("up", "bad")]
@@ -73,7 +73,7 @@ async def test_which_outcomes_are_followed(world: World, ends: str, ran: tuple[i
 
 
 @in_world
-async def test_failure_goes_down_the_chain(world: World) -> None:
+async def test_failure_skips_the_whole_chain(world: World) -> None:
     world.work("a", fails=True)
     b, c, alarm = world.work("b"), world.work("c"), world.work("alarm")
     await world.node()
@@ -88,7 +88,7 @@ async def test_failure_goes_down_the_chain(world: World) -> None:
 
 
 @in_world
-async def test_success_goes_down_the_chain_at_once(world: World) -> None:
+async def test_success_starts_the_whole_chain_at_once(world: World) -> None:
     works = [world.work(name, takes=1) for name in ("a", "b", "c")]
     await world.node()
     await world.job("a", schedule="@every 10s")
@@ -116,7 +116,7 @@ async def test_a_job_that_follows_several_waits_for_all_of_them(world: World) ->
 
 
 @in_world
-async def test_both_upstreams_that_end_together_give_one_run(world: World) -> None:
+async def test_two_upstreams_that_end_together_start_one_run(world: World) -> None:
     for name in ("left", "right"):
         world.work(name, takes=2)
     both = world.work("both")
@@ -129,7 +129,7 @@ async def test_both_upstreams_that_end_together_give_one_run(world: World) -> No
 
 
 @in_world
-async def test_one_of_several_upstreams_fails(world: World) -> None:
+async def test_a_failed_upstream_among_several_skips_the_follower(world: World) -> None:
     world.work("left", takes=1, fails=True)
     world.work("right", takes=5)
     both = world.work("both")
@@ -145,7 +145,7 @@ async def test_one_of_several_upstreams_fails(world: World) -> None:
 
 
 @in_world
-async def test_no_follower_is_lost_with_a_crash(world: World) -> None:
+async def test_a_crash_loses_no_follower(world: World) -> None:
     """The upstream's end and what follows it are one transaction; whoever comes next deals with it."""
     world.work("up", takes=1)
     down = world.work("down")
@@ -164,7 +164,7 @@ async def test_no_follower_is_lost_with_a_crash(world: World) -> None:
 
 
 @in_world
-async def test_nobody_waits_for_a_slow_hook(world: World) -> None:
+async def test_a_slow_hook_delays_no_other_item(world: World) -> None:
     world.work("up")
     hook, down = world.work("hook", takes=100), world.work("down")
     await world.node()
@@ -178,7 +178,7 @@ async def test_nobody_waits_for_a_slow_hook(world: World) -> None:
 
 
 @in_world
-async def test_an_item_that_cannot_be_read_is_told_of_and_holds_up_nobody(world: World) -> None:
+async def test_an_unreadable_item_is_reported_and_delays_no_other_item(world: World) -> None:
     """As another release may have written it."""
     world.work("up")
     hook, down = world.work("hook"), world.work("down")
@@ -208,7 +208,7 @@ async def test_an_item_that_cannot_be_read_is_told_of_and_holds_up_nobody(world:
 
 
 @in_world
-async def test_what_is_under_way_is_taken_once(world: World) -> None:
+async def test_an_item_in_progress_is_taken_once(world: World) -> None:
     """However often others come and go meanwhile, and however often it fails."""
     world.work("up")
     hook = world.work("hook", *[RuntimeError("not yet")] * 3, takes=30)
@@ -234,7 +234,7 @@ async def test_what_is_under_way_is_taken_once(world: World) -> None:
 
 
 @in_world
-async def test_a_hook_that_could_never_work_is_not_tried_again(world: World) -> None:
+async def test_a_hook_that_can_never_work_is_not_retried(world: World) -> None:
     """As one that was stored when templates could name secrets."""
     world.work("up")
     world._runners["command"] = CommandRunner()

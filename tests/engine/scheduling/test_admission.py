@@ -46,7 +46,7 @@ async def test_overlap_of_scheduled_runs(world: World, overlap: str, story: list
     ],
 )
 @in_world
-async def test_overlap_of_what_is_asked_for(world: World, overlap: str, first: str, asked: str) -> None:
+async def test_overlap_of_triggered_runs(world: World, overlap: str, first: str, asked: str) -> None:
     work = world.work("work", takes=25)
     await world.node()
     await world.job("work", schedule="@every 10s", overlap=overlap, end="2027-01-01T00:00:15Z")
@@ -60,7 +60,7 @@ async def test_overlap_of_what_is_asked_for(world: World, overlap: str, first: s
 
 
 @in_world
-async def test_a_run_that_sleeps_counts_as_running(world: World) -> None:
+async def test_a_sleeping_run_counts_as_running(world: World) -> None:
     world.work("work", RuntimeError("x"))
     await world.node()
     await world.job("work", schedule="@every 10s", retry={"initial_interval": "15s", "jitter": 0})
@@ -124,7 +124,7 @@ async def test_equal_keys_share_a_limit_across_jobs(world: World) -> None:
 
 
 @in_world
-async def test_keys_of_what_is_asked_for_come_from_its_payload(world: World) -> None:
+async def test_the_key_of_a_triggered_run_comes_from_its_payload(world: World) -> None:
     work = world.work("work", takes=10, hears=True)
     await world.node()
     says: dict[str, Any] = {"overlap": "allow", "concurrency": {"limit": 2, "key": "{{ payload.customer }}"}}
@@ -138,7 +138,7 @@ async def test_keys_of_what_is_asked_for_come_from_its_payload(world: World) -> 
 
 
 @in_world
-async def test_a_node_works_on_no_more_than_its_slots(world: World) -> None:
+async def test_a_node_runs_no_more_executions_than_it_has_slots(world: World) -> None:
     work = world.work("work", takes=10)
     node = await world.node(slots=3)
     await world.job("work", schedule="manual", overlap="allow")
@@ -152,7 +152,7 @@ async def test_a_node_works_on_no_more_than_its_slots(world: World) -> None:
 
 
 @in_world
-async def test_a_queue_has_slots_of_its_own(world: World) -> None:
+async def test_a_queue_has_its_own_slots(world: World) -> None:
     slow, quick = world.work("slow", takes=20), world.work("quick", takes=1)
     await world.node(slots=4, queue_slots={"bulk": 2})
     await world.job("slow", schedule="manual", overlap="allow", queue="bulk")
@@ -169,7 +169,7 @@ async def test_a_queue_has_slots_of_its_own(world: World) -> None:
 
 
 @in_world
-async def test_slots_of_a_queue_hold_for_scheduled_runs_too(world: World) -> None:
+async def test_the_slots_of_a_queue_limit_scheduled_runs_too(world: World) -> None:
     works = [world.work(f"w{n}", takes=15) for n in range(5)]
     await world.node(slots=10, queue_slots={"bulk": 2})
     for work in works:
@@ -179,7 +179,7 @@ async def test_slots_of_a_queue_hold_for_scheduled_runs_too(world: World) -> Non
 
 
 @in_world
-async def test_work_goes_only_where_it_can_run(world: World) -> None:
+async def test_executions_start_only_on_nodes_that_can_run_them(world: World) -> None:
     work = world.work("work")
     await world.node(queues=frozenset({"other"}))
     await world.node(labels={"region": "eu"})
@@ -205,7 +205,7 @@ async def test_nodes_that_only_schedule_or_only_work(world: World) -> None:
 
 
 @in_world
-async def test_higher_priority_goes_first_and_waiting_makes_up_for_it(world: World) -> None:
+async def test_higher_priority_starts_first_and_waiting_raises_the_rank(world: World) -> None:
     order: list[str] = []
     for name in ("low", "old", "high", "busy"):
         world.work(name, *[lambda name=name: order.append(name)] * 2, takes=0)
@@ -222,7 +222,7 @@ async def test_higher_priority_goes_first_and_waiting_makes_up_for_it(world: Wor
 
 
 @in_world
-async def test_new_high_priority_work_does_not_starve_the_old(world: World) -> None:
+async def test_new_high_priority_work_does_not_starve_old_work(world: World) -> None:
     patient = world.work("patient", takes=5)
     world.work("rush", takes=5)
     await world.node(slots=1)
@@ -318,7 +318,7 @@ async def test_a_thousand_jobs_of_one_instant(world: World) -> None:
 
 
 @in_world
-async def test_what_becomes_ready_while_another_ends_is_started_at_once(world: World) -> None:
+async def test_work_that_becomes_ready_during_a_settlement_starts_at_once(world: World) -> None:
     """A settlement keeps slots for successors while it is under way; whoever finds none is not forgotten."""
     works = [world.work(f"w{n}") for n in range(5)]
     await world.node()
@@ -330,7 +330,7 @@ async def test_what_becomes_ready_while_another_ends_is_started_at_once(world: W
 
 @pytest.mark.parametrize("overlap", ["allow", "queue"])
 @in_world
-async def test_an_instant_behind_a_full_key_and_a_full_queue_is_on_record(world: World, overlap: str) -> None:
+async def test_an_instant_behind_a_full_key_and_a_full_queue_is_recorded(world: World, overlap: str) -> None:
     world.work("work", takes=1_000)
     await world.node()
     await world.job("work", schedule="@every 10s", overlap=overlap, queue_max=2, concurrency={"limit": 1, "key": "k"})
@@ -342,7 +342,7 @@ async def test_an_instant_behind_a_full_key_and_a_full_queue_is_on_record(world:
 
 
 @in_world
-async def test_one_that_waits_for_its_key_overlaps_with_the_next(world: World) -> None:
+async def test_a_run_that_waits_for_its_key_overlaps_with_the_next(world: World) -> None:
     world.work("first", takes=40)
     world.work("second")
     await world.node()
@@ -354,7 +354,7 @@ async def test_one_that_waits_for_its_key_overlaps_with_the_next(world: World) -
 
 
 @in_world
-async def test_what_replaces_another_needs_no_queue(world: World) -> None:
+async def test_a_replacing_run_needs_no_place_in_the_queue(world: World) -> None:
     world.work("work", takes=15)
     await world.node()
     await world.job("work", schedule="@every 10s", overlap="replace", queue_max=0)

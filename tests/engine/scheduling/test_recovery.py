@@ -71,7 +71,7 @@ async def test_each_strategy_at_the_first_start(world: World, recovery: Any, sto
 
 
 @in_world
-async def test_a_compressed_run_is_told_its_span(world: World) -> None:
+async def test_a_compressed_run_receives_its_span(world: World) -> None:
     spans: list[Any] = []
 
     async def work(ctx: Any) -> None:
@@ -96,7 +96,9 @@ async def test_a_compressed_run_is_told_its_span(world: World) -> None:
     ],
 )
 @in_world
-async def test_late_or_missed_is_judged_by_the_oldest(world: World, after: str, story: list[str], overlap: str) -> None:
+async def test_the_oldest_instant_decides_between_late_and_missed(
+    world: World, after: str, story: list[str], overlap: str
+) -> None:
     world.work("work")
     await world.job("work", schedule="@every 10s", overlap=overlap, recovery={"strategy": "last", "after": after})
     await gap(world, until=42.5)
@@ -117,7 +119,7 @@ async def test_late_instants_run_one_after_the_other(world: World) -> None:
 
 
 @in_world
-async def test_late_instants_that_do_not_fit_are_not_asked_for_without_pause(world: World) -> None:
+async def test_late_instants_that_do_not_fit_are_retried_with_pauses(world: World) -> None:
     work = world.work("work", takes=9)
     await world.job("work", schedule="@every 2s", overlap="skip", queue_max=0)
     node = await world.node()
@@ -150,7 +152,7 @@ async def test_nothing_recovered_is_dropped_by_overlap(world: World) -> None:
 
 
 @in_world
-async def test_the_reason_says_what_the_strategy_does(world: World) -> None:
+async def test_the_reason_describes_the_strategy(world: World) -> None:
     world.work("work")
     await world.job("work", schedule="@every 10s", recovery={"strategy": "bounded", "max_count": 1})
     await gap(world)
@@ -163,7 +165,7 @@ async def test_the_reason_says_what_the_strategy_does(world: World) -> None:
 
 @pytest.mark.parametrize("recovery", ["last", "all", "compressed", "skip"])
 @in_world
-async def test_a_crash_in_the_middle_is_harmless(world: World, recovery: str) -> None:
+async def test_a_crash_during_recovery_loses_and_repeats_nothing(world: World, recovery: str) -> None:
     """The answer of the recovery is lost, its node dies, and the next one plans anew; runs are unfinished too."""
     world.work("work", takes=4)
     await world.job("work", schedule="@every 10s", recovery=recovery, overlap="queue")
@@ -190,7 +192,7 @@ async def test_a_crash_in_the_middle_is_harmless(world: World, recovery: str) ->
 
 @pytest.mark.parametrize("overlap", ["replace", "queue", "allow"])
 @in_world
-async def test_gaps_of_many_jobs_are_made_up_for_together(world: World, overlap: str) -> None:
+async def test_gaps_of_many_jobs_are_recovered_together(world: World, overlap: str) -> None:
     """The answers are lost once, and one job is refused: each of the others runs once."""
     names = [f"job-{n:02}" for n in range(40)]
     work = world.work("work")
@@ -227,7 +229,7 @@ async def test_gaps_of_many_jobs_are_made_up_for_together(world: World, overlap:
 
 
 @in_world
-async def test_a_broken_store_is_no_jobs_fault(world: World) -> None:
+async def test_a_broken_store_does_not_mark_jobs_as_broken(world: World) -> None:
     work = world.work("job")
     await world.job("job", schedule="@every 10s")
     await world.reach(95)
@@ -248,7 +250,7 @@ async def test_a_broken_store_is_no_jobs_fault(world: World) -> None:
 
 
 @in_world
-async def test_two_nodes_find_the_same_gap(world: World) -> None:
+async def test_two_nodes_recover_the_same_gap_once(world: World) -> None:
     work = world.work("work")
     await world.job("work", schedule="@every 10s", recovery="all", overlap="allow")
     node = await world.node()
@@ -283,7 +285,7 @@ async def test_recovering_all_of_an_unlimited_job_is_paced(world: World) -> None
 
 
 @in_world
-async def test_recovering_all_into_a_bounded_queue_goes_on_as_it_empties(world: World) -> None:
+async def test_recovering_all_into_a_bounded_queue_continues_as_it_empties(world: World) -> None:
     work = world.work("work", takes=0.1)
     await world.job("work", schedule="@every 10s", overlap="queue", queue_max=5, recovery="all")
     await world.advance(300)
@@ -322,7 +324,7 @@ def _from(record: Execution | Span) -> int:
 
 
 @in_world
-async def test_what_is_due_does_not_wait_for_gaps(world: World) -> None:
+async def test_due_instants_do_not_wait_for_recovery(world: World) -> None:
     """A store that does not get round to a gap for a long time."""
     late, prompt = world.work("late"), world.work("prompt")
     await world.job("late", schedule="@every 10s", recovery="last")
@@ -355,7 +357,7 @@ class Almanac:
 
 
 @in_world
-async def test_a_gap_that_cannot_be_judged_is_told_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_gap_that_cannot_be_planned_is_reported_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plugins, "_registered", lambda: {"almanac": Almanac()})
     world.work("odd")
     fine = world.work("fine")

@@ -14,7 +14,7 @@ NOW_US = 1_800_000_000_000_000
 MINUTE_US = 60_000_000
 
 
-def test_what_was_handed_to_another_node_meanwhile_is_not_given_out_twice() -> None:
+def test_a_resent_admission_does_not_start_an_execution_of_another_node() -> None:
     """Found by simulation: both nodes began the same claim, under ``replace``."""
 
     async def main() -> None:

@@ -69,9 +69,9 @@ def test_output_and_exit_code_are_kept() -> None:
     assert sorted(text.splitlines()) == ["err", "out"]
 
 
-def test_an_exit_code_is_a_failure_with_its_last_words() -> None:
+def test_a_failure_contains_the_exit_code_and_the_last_output() -> None:
     outcome, call, _ = run(shell("echo 'disk full' >&2; exit 3"))
-    assert failed(outcome) == Failed(error="it exited with code 3: disk full", kinds=("exit_3", "exit"))
+    assert failed(outcome) == Failed(error="exited with code 3: disk full", kinds=("exit_3", "exit"))
     assert call.detail["exit_code"] == 3
 
 
@@ -79,19 +79,19 @@ def test_other_exit_codes_may_mean_success() -> None:
     assert run(shell("exit 3", success_codes=[0, 3]))[0] == Succeeded()
 
 
-def test_a_signal_is_named() -> None:
+def test_a_failure_names_the_signal() -> None:
     outcome, call, _ = run(shell("kill -SEGV $$"))
-    assert failed(outcome).error == "it was killed by SIGSEGV"
+    assert failed(outcome).error == "killed by SIGSEGV"
     assert failed(outcome).kinds == ("exit_-11", "exit")
     assert call.detail["exit_code"] == -signal.SIGSEGV
 
 
-def test_arguments_are_never_read_by_a_shell() -> None:
+def test_arguments_are_never_interpreted_by_a_shell() -> None:
     _, _, text = run({"argv": ["printf", "%s|", "$HOME", "; echo no", "a b", "{{ payload.x }}"]}, payload={"x": "`id`"})
     assert text == "$HOME|; echo no|a b|`id`|"
 
 
-def test_the_environment_is_clean_and_says_what_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_is_clean_and_describes_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DATABASE_PASSWORD", "hunter2")
     options = {"argv": ["env"], "env": {"MODE": "fast", "AT": "{{ execution.scheduled_at }}", "N": 3}}
     _, _, text = run(options, payload={"a": [1]})
@@ -110,7 +110,7 @@ def test_the_environment_is_clean_and_says_what_runs(monkeypatch: pytest.MonkeyP
     }
 
 
-def test_a_payload_that_no_environment_holds_comes_by_stdin() -> None:
+def test_a_payload_that_no_environment_can_hold_is_left_to_stdin() -> None:
     payload = "x" * 300_000
     outcome, _, text = run(shell('wc -c; echo "${CHRONOS_PAYLOAD-none}"', stdin=True), payload=payload)
     assert outcome == Succeeded()
@@ -122,17 +122,19 @@ def test_stdin_is_empty_unless_given() -> None:
     assert run({"argv": ["cat"], "stdin": "key={{ payload.k }}"}, payload={"k": 5})[2] == "key=5"
 
 
-def test_it_has_three_open_files_and_a_session_of_its_own() -> None:
+def test_a_command_has_three_open_files_and_its_own_session() -> None:
     code = "import os; print(sorted(map(int, os.listdir('/dev/fd')))[:-1], os.getsid(0) == os.getpid())"
     _, _, text = run({"argv": [sys.executable, "-c", code]})
     assert text == "[0, 1, 2] True\n"
 
 
-def test_the_directory_is_the_one_given(tmp_path: Path) -> None:
+def test_a_command_runs_in_the_given_directory(tmp_path: Path) -> None:
     assert run({"argv": ["pwd", "-P"], "cwd": str(tmp_path)})[2] == f"{tmp_path.resolve()}\n"
 
 
-def test_unless_given_the_directory_is_that_of_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_runs_in_the_directory_of_the_node_by_default(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert run({"argv": ["pwd", "-P"]})[2] == f"{tmp_path.resolve()}\n"
     gone = tmp_path / "gone"
@@ -145,13 +147,13 @@ def test_unless_given_the_directory_is_that_of_the_program(tmp_path: Path, monke
 @pytest.mark.parametrize(
     ("options", "error"),
     [
-        ({"argv": ["no-such-program-here"]}, 'there is no program "no-such-program-here"'),
-        ({"argv": ["/etc/passwd"]}, '"/etc/passwd" may not be executed'),
-        ({"argv": ["true"], "cwd": "/no/such/place"}, 'the directory "/no/such/place" cannot be entered'),
-        ({"argv": ["true", "x" * 200_000]}, "its arguments and environment are too long"),
+        ({"argv": ["no-such-program-here"]}, 'program "no-such-program-here" not found'),
+        ({"argv": ["/etc/passwd"]}, '"/etc/passwd" is not executable'),
+        ({"argv": ["true"], "cwd": "/no/such/place"}, 'cannot change to the directory "/no/such/place"'),
+        ({"argv": ["true", "x" * 200_000]}, "the arguments and environment are too long"),
     ],
 )
-def test_what_cannot_be_started_is_a_sentence_and_not_tried_again(options: dict[str, Any], error: str) -> None:
+def test_a_command_that_cannot_start_fails_without_a_retry(options: dict[str, Any], error: str) -> None:
     outcome, call, _ = run(options)
     assert error in failed(outcome).error
     assert not failed(outcome).worth_retrying
@@ -163,20 +165,20 @@ def test_secrets_are_masked_in_output_even_between_pieces() -> None:
     outcome, _, shown = run(shell(text, env={"K": "{{ secret.KEY }}"}))
     assert "s3cr" not in shown
     assert shown.count("***") == 3
-    assert failed(outcome).error == "it exited with code 1: ***"
+    assert failed(outcome).error == "exited with code 1: ***"
 
 
-def test_a_secret_that_is_not_there_is_named() -> None:
+def test_a_missing_secret_is_named() -> None:
     outcome, _, _ = run(shell("true", env={"K": "{{ secret.OTHER }}"}))
-    assert 'there is no secret "OTHER"' in failed(outcome).error
+    assert 'secret "OTHER" does not exist' in failed(outcome).error
 
 
-def test_output_that_is_no_text_is_still_output() -> None:
+def test_output_that_is_not_utf8_is_replaced() -> None:
     _, _, text = run(shell(r"printf 'a\377b\303'; sleep 0.02; printf '\251\000c'"))
     assert text == "a\N{REPLACEMENT CHARACTER}bé\N{REPLACEMENT CHARACTER}c"
 
 
-def test_a_flood_of_output_is_bounded_and_the_loop_goes_on() -> None:
+def test_a_flood_of_output_is_bounded_and_does_not_block_the_loop() -> None:
     sink = Kept()
     call = make_call(shell("head -c 200000000 /dev/zero | tr '\\0' 'x'; echo; echo the end"), sink=sink)
     gaps: list[float] = []
@@ -203,7 +205,7 @@ def test_a_flood_of_output_is_bounded_and_the_loop_goes_on() -> None:
     assert sorted(gaps)[len(gaps) // 2] < 0.05
 
 
-def test_stopping_is_asked_for_and_may_be_answered() -> None:
+def test_a_stopped_command_receives_sigterm_and_may_exit() -> None:
     sink = Kept()
     call = make_call(shell("trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.01; done"), sink=sink)
 
@@ -222,7 +224,7 @@ def test_stopping_is_asked_for_and_may_be_answered() -> None:
 
 
 @linux
-def test_a_canceled_command_is_killed_with_all_that_it_started() -> None:
+def test_a_canceled_command_is_killed_with_its_descendants() -> None:
     sink = Kept()
     deaf = "trap '' TERM; sleep 300 & setsid sleep 300 & (setsid sh -c 'sleep 300 & echo $!; wait') & echo $$; wait"
     call = make_call(shell(f"{deaf}; sleep 300"), sink=sink)
@@ -244,7 +246,7 @@ def test_a_canceled_command_is_killed_with_all_that_it_started() -> None:
 
 
 @linux
-def test_what_a_command_leaves_behind_does_not_outlive_it(tmp_path: Path) -> None:
+def test_processes_that_a_command_leaves_behind_are_killed(tmp_path: Path) -> None:
     started, left = time.monotonic(), tmp_path / "left"
     stays = f"echo $$; echo > '{left}'; exec sleep 300"
     script = f'setsid env -i PATH="$PATH" sh -c "$STAYS" & until test -e \'{left}\'; do sleep 0.01; done; exit 0'
@@ -255,7 +257,7 @@ def test_what_a_command_leaves_behind_does_not_outlive_it(tmp_path: Path) -> Non
 
 
 @linux
-def test_commands_die_with_a_node_that_is_killed(tmp_path: Path) -> None:
+def test_commands_die_with_a_killed_node(tmp_path: Path) -> None:
     script = tmp_path / "node.py"
     script.write_text(
         "import asyncio\n"
@@ -283,7 +285,7 @@ def test_commands_die_with_a_node_that_is_killed(tmp_path: Path) -> None:
 
 
 @linux
-def test_too_many_processes_are_too_many() -> None:
+def test_a_command_with_too_many_processes_is_killed() -> None:
     text = "i=0; while [ $i -lt 400 ]; do sleep 300 & i=$((i+1)); done; wait"
     outcome, _, _ = run(shell(text, limits={"processes": 40}))
     error = failed(outcome)
@@ -305,7 +307,7 @@ def test_a_fork_bomb_is_bounded(changes: dict[str, Any]) -> None:
     assert "sleep 0.02; b" not in listing
 
 
-def test_limits_hold() -> None:
+def test_limits_are_enforced() -> None:
     _, _, text = run(shell("ulimit -n; ulimit -v; ulimit -t; ulimit -c", limits={"files": 64, "memory": "512MiB"}))
     assert text.split() == ["64", "524288", "unlimited", "0"]
 
@@ -317,7 +319,7 @@ def test_cpu_time_is_limited() -> None:
 
 
 @root
-def test_it_may_run_as_somebody_else() -> None:
+def test_a_command_may_run_as_another_user() -> None:
     outcome, _, text = run({"argv": ["sh", "-c", "id -un; echo $HOME"], "user": "nobody", "cwd": "/"})
     assert outcome == Succeeded()
     assert text.split()[0] == "nobody"
@@ -341,7 +343,7 @@ found["serve_start_requests"](socket.socket(fileno=0))
     assert (outcome, text.split()) == (Succeeded(), ["nobody"])
 
 
-def test_a_start_that_fails_says_what_happened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_start_reports_its_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = tmp_path / "supervisor.py"
     program.write_text(
         f"""
@@ -356,7 +358,7 @@ found["serve_start_requests"](socket.socket(fileno=0))
     assert failed(outcome).error == "the command could not be started (limits): ZeroDivisionError: division by zero"
 
 
-def test_a_program_is_looked_for_in_the_order_of_path(tmp_path: Path) -> None:
+def test_a_program_is_searched_in_the_order_of_path(tmp_path: Path) -> None:
     for name, mode in (("a", 0o644), ("b", 0o755), ("c", 0o755)):
         (tmp_path / name).mkdir()
         (tmp_path / name / "tool").write_text(f"#!/bin/sh\necho {name}\n")
@@ -364,29 +366,29 @@ def test_a_program_is_looked_for_in_the_order_of_path(tmp_path: Path) -> None:
     all_of_them = ":".join(["/nowhere", *(str(tmp_path / name) for name in "abc")])
     assert run({"argv": ["tool"], "env": {"PATH": all_of_them}})[2] == "b\n"
     outcome, _, _ = run({"argv": ["tool"], "env": {"PATH": f"/nowhere:{tmp_path / 'a'}:/nowhere"}})
-    assert failed(outcome).error == '"tool" may not be executed; make it executable, or name its interpreter'
+    assert failed(outcome).error == '"tool" is not executable; make it executable, or run it with its interpreter'
 
 
 @linux
-def test_it_gains_no_privileges() -> None:
+def test_a_command_gains_no_privileges() -> None:
     assert run({"argv": ["grep", "NoNewPrivs", "/proc/self/status"]})[2].split() == ["NoNewPrivs:", "1"]
 
 
 @linux
 @root
-def test_as_another_user_it_gains_none_either() -> None:
+def test_a_command_of_another_user_gains_no_privileges() -> None:
     options = {"argv": ["grep", "NoNewPrivs", "/proc/self/status"], "user": "nobody"}
     assert run(options)[2].split() == ["NoNewPrivs:", "1"]
 
 
-def test_a_file_that_grows_too_large(tmp_path: Path) -> None:
+def test_a_command_that_writes_too_large_a_file_is_killed(tmp_path: Path) -> None:
     writes = shell('exec head -c 5000 /dev/zero > "$F"', env={"F": str(tmp_path / "zeros")})
     outcome, _, _ = run(writes | {"limits": {"file_size": "1KiB"}})
     assert "SIGXFSZ: it wrote a file of more than 1024 bytes (limits.file_size)" in failed(outcome).error
     assert (tmp_path / "zeros").stat().st_size == 1024
 
 
-def test_hundreds_at_once() -> None:
+def test_hundreds_of_commands_at_once() -> None:
     async def go() -> list[Outcome]:
         runner = CommandRunner()
         calls = [make_call({"argv": ["true"]}, number=n + 1) for n in range(100)]
@@ -398,7 +400,7 @@ def test_hundreds_at_once() -> None:
     assert asyncio.run(go()) == [Succeeded()] * 100
 
 
-def test_a_nursery_that_was_killed_is_replaced() -> None:
+def test_a_killed_supervisor_is_replaced() -> None:
     async def go() -> list[Outcome]:
         runner = CommandRunner()
         first = await runner.run(make_call({"argv": ["true"]}))
@@ -424,23 +426,23 @@ def test_a_nursery_that_was_killed_is_replaced() -> None:
         ({"argv": ["a\0b"]}, "NUL"),
         ({"argv": ["true"], "evn": {}}, 'no option "evn"; did you mean "env"?'),
         ({"argv": ["true"], "limits": {"cpu": 1}}, 'no option "cpu"; did you mean "cpu_s"?'),
-        ({"argv": ["true"], "limits": {"memory": "lots"}}, "expected bytes or a size such as 256MiB"),
+        ({"argv": ["true"], "limits": {"memory": "lots"}}, "expected a number of bytes or a size such as 256MiB"),
         ({"argv": ["true"], "limits": {"files": 0}}, "is 0, allowed 1"),
-        ({"argv": ["true"], "limits": {"file_size": 0}}, "file_size is 0, with which nothing is written"),
+        ({"argv": ["true"], "limits": {"file_size": 0}}, "file_size is 0; use at least 1"),
         ({"command": "ls | wc"}, 'add "shell": true'),
         ({"command": "ls", "shell": "yes"}, "must be true or false"),
         ({"argv": ["ls"], "shell": True}, "argv and shell"),
-        ({"argv": ["true"], "env": {"A=B": "x"}}, "no name of a variable"),
+        ({"argv": ["true"], "env": {"A=B": "x"}}, "not a valid variable name"),
         ({"argv": ["true"], "env": {"CHRONOS_TOKEN": "9"}}, "Chronos sets it"),
-        ({"argv": ["curl", "{{ secret.KEY }}"]}, "would be seen by everybody"),
-        ({"argv": ["true", "{{ jobs.name }}"]}, '"jobs.name" is unknown: did you mean "job"?'),
-        ({"argv": ["true"], "cwd": "here"}, "expected a path from the root"),
+        ({"argv": ["curl", "{{ secret.KEY }}"]}, "would be visible to everyone"),
+        ({"argv": ["true", "{{ jobs.name }}"]}, '"jobs.name" is unknown; did you mean "job"?'),
+        ({"argv": ["true"], "cwd": "here"}, "use an absolute path"),
         ({"argv": ["true"], "user": "no-such-user"}, "command.user"),
         ({"argv": ["true"], "success_codes": [256]}, "is 256, allowed 0 to 255"),
         ({"argv": ["true"], "stdin": 5}, "command.stdin must be text"),
     ],
 )
-def test_options_that_make_no_sense_are_refused(options: dict[str, Any], error: str) -> None:
+def test_invalid_options_are_rejected(options: dict[str, Any], error: str) -> None:
     with pytest.raises(Invalid) as raised:
         CommandRunner(secrets={"KEY": "s3cr3t-value"}.get).check(options)
     assert error in str(raised.value)

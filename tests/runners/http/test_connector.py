@@ -31,7 +31,7 @@ def _calls(handler: Handler, *options: dict[str, Any], **settings: Any) -> tuple
     return asyncio.run(scene())
 
 
-def test_a_connection_is_used_again() -> None:
+def test_a_connection_is_reused() -> None:
     outcomes, server = _calls(answer(200, b"fine"), {}, {"method": "POST"}, {"json": {"a": 1}})
     assert [type(outcome) for outcome in outcomes] == [Succeeded] * 3
     assert (len(server.seen), server.connections) == (3, 1)
@@ -41,7 +41,7 @@ def test_a_connection_is_used_again() -> None:
     ("settings", "connections"),
     [({"max_age_s": 0.0}, 3), ({"max_age_s": 3_600.0}, 1), ({"max_idle": 0}, 3), ({"idle_timeout_s": 0.0}, 3)],
 )
-def test_a_connection_is_used_again_only_while_it_may_be(settings: dict[str, Any], connections: int) -> None:
+def test_a_connection_is_reused_only_until_it_expires(settings: dict[str, Any], connections: int) -> None:
     outcomes, server = _calls(answer(200, b"fine"), {}, {}, {}, **settings)
     assert outcomes == [Succeeded()] * 3
     assert server.connections == connections
@@ -51,7 +51,7 @@ def test_a_connection_is_used_again_only_while_it_may_be(settings: dict[str, Any
     ("said", "connections"),
     [("timeout=1", 2), ("max=5, timeout=0", 2), ("timeout=5, max=5", 1), ("max=5", 1), ("timeout=soon", 1)],
 )
-def test_a_server_says_how_long_it_keeps_a_connection(said: str, connections: int) -> None:
+def test_keep_alive_headers_limit_the_reuse_of_a_connection(said: str, connections: int) -> None:
     """One that closes it after a second may do so at any moment."""
     outcomes, server = _calls(answer(200, b"fine", Keep_Alive=said), {}, {})
     assert outcomes == [Succeeded()] * 2
@@ -74,7 +74,7 @@ def test_no_more_connections_are_kept_than_allowed() -> None:
     assert asyncio.run(scene()) == [2, 1, 1]
 
 
-def test_a_name_that_moves_is_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_that_changes_its_address_is_resolved_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Once a connection is too old, the next one goes to where the name leads then."""
     real, where = socket.getaddrinfo, ["127.0.0.1"]
 
@@ -98,7 +98,7 @@ def test_a_name_that_moves_is_followed(monkeypatch: pytest.MonkeyPatch) -> None:
     asyncio.run(scene())
 
 
-def test_one_whose_answer_was_not_read_to_its_end_is_not() -> None:
+def test_a_connection_with_an_unread_response_is_not_reused() -> None:
     async def longer_than_is_kept(seen: Seen, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 X\r\nContent-Length: 3000000\r\n\r\n" + b"x" * 3_000_000)
 
@@ -108,7 +108,7 @@ def test_one_whose_answer_was_not_read_to_its_end_is_not() -> None:
 
 
 @pytest.mark.parametrize(("method", "ends"), [("GET", Succeeded), ("PUT", Failed), ("POST", Failed)])
-def test_only_what_may_be_repeated_is_sent_again_when_a_server_hangs_up(method: str, ends: type[Outcome]) -> None:
+def test_only_repeatable_requests_are_repeated_after_a_closed_connection(method: str, ends: type[Outcome]) -> None:
     usual = answer(200, b"fine")
 
     async def hangs_up_on_the_second(seen: Seen, writer: asyncio.StreamWriter) -> None:
@@ -135,7 +135,7 @@ def test_only_what_may_be_repeated_is_sent_again_when_a_server_hangs_up(method: 
     ],
     ids=["interim answers", "chunks"],
 )
-def test_answers_in_several_pieces(whole: bytes) -> None:
+def test_responses_in_several_pieces(whole: bytes) -> None:
     async def handler(seen: Seen, writer: asyncio.StreamWriter) -> None:
         for begin in range(0, len(whole), 20):
             writer.write(whole[begin : begin + 20])
@@ -155,7 +155,7 @@ def test_answers_in_several_pieces(whole: bytes) -> None:
     asyncio.run(scene())
 
 
-def test_an_answer_to_head_has_no_body() -> None:
+def test_a_response_to_head_has_no_body() -> None:
     async def handler(seen: Seen, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 X\r\nContent-Length: 1000\r\n\r\n")
 
@@ -165,7 +165,7 @@ def test_an_answer_to_head_has_no_body() -> None:
 
 
 @pytest.mark.parametrize("value", ["a\r\nX-Other: b", "a\nb", "a\rb", "a\0b"])
-def test_no_header_ever_becomes_two(value: str) -> None:
+def test_a_header_value_cannot_add_a_header(value: str) -> None:
     """The last line of defence: what the options may say is checked long before."""
 
     async def scene() -> None:
@@ -180,7 +180,7 @@ def test_no_header_ever_becomes_two(value: str) -> None:
     asyncio.run(scene())
 
 
-def test_what_options_say_is_worked_out_once_and_never_mixed_up() -> None:
+def test_request_outlines_are_cached_per_options() -> None:
     async def scene() -> None:
         runner = HttpRunner(allow_private=True)
         async with Server(answer()) as server:

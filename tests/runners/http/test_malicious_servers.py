@@ -69,7 +69,7 @@ def _twice(handler: Handler, method: str = "POST") -> tuple[list[Outcome], list[
     ],
     ids=["two", "101", "close", "old"],
 )
-def test_a_connection_is_kept_only_when_nothing_speaks_against_it(said: bytes) -> None:
+def test_a_connection_is_kept_only_if_the_response_allows_it(said: bytes) -> None:
     _, calls, server = _twice(_says(said))
     assert server.connections == 2
     assert all(call.detail["response"]["body"] in ("ok", "") for call in calls)
@@ -85,7 +85,7 @@ def test_a_connection_is_kept_only_when_nothing_speaks_against_it(said: bytes) -
     ],
     ids=["garbage", "204 with a body", "304 with a body", "a body in answer to HEAD"],
 )
-def test_bytes_after_an_answer_that_are_not_http_fail_it(said: bytes, method: str) -> None:
+def test_bytes_after_a_response_that_are_not_http_fail_it(said: bytes, method: str) -> None:
     """aiohttp drops an answer when the bytes behind it, in the same packet, are not the beginning of another."""
     outcomes, _, server = _twice(_says(said), method)
     for outcome in outcomes:
@@ -94,13 +94,13 @@ def test_bytes_after_an_answer_that_are_not_http_fail_it(said: bytes, method: st
     assert server.connections == 2
 
 
-def test_half_an_answer_that_was_not_asked_for_is_forgotten() -> None:
+def test_half_an_unrequested_response_is_dropped() -> None:
     outcomes, calls, _ = _twice(_says(CHUNKED + b"2\r\nok\r\n0\r\n\r\nHTTP/1.1 500 X\r\n"))
     assert outcomes == [Succeeded(), Succeeded()]
     assert [call.detail["response"]["body"] for call in calls] == ["ok", "ok"]
 
 
-def test_what_is_said_unasked_is_nobodys_answer() -> None:
+def test_an_unrequested_response_is_not_used_for_the_next_request() -> None:
     async def handler(seen: Seen, writer: asyncio.StreamWriter) -> None:
         writer.write(OK)
         await writer.drain()
@@ -129,7 +129,7 @@ def test_what_is_said_unasked_is_nobodys_answer() -> None:
         b"HTTP/1.1 abc X\r\n\r\n",
     ],
 )
-def test_what_is_no_http_fails_and_is_worth_another_try(said: bytes) -> None:
+def test_a_response_that_is_not_http_fails_and_is_worth_retrying(said: bytes) -> None:
     outcomes, _, server = _twice(_says(said))
     for outcome in outcomes:
         assert failed(outcome).kinds == ("connection", "protocol")
@@ -138,7 +138,7 @@ def test_what_is_no_http_fails_and_is_worth_another_try(said: bytes) -> None:
 
 
 @pytest.mark.parametrize("piece", [b"X-%d: y\r\n", b"Y" * 4_096], ids=["headers", "one header"])
-def test_a_head_without_end_is_not_listened_to_for_long(piece: bytes) -> None:
+def test_endless_headers_are_cut_off(piece: bytes) -> None:
     written = 0
 
     async def handler(seen: Seen, writer: asyncio.StreamWriter) -> None:
@@ -156,7 +156,7 @@ def test_a_head_without_end_is_not_listened_to_for_long(piece: bytes) -> None:
     assert written < 1_000 * MAX_HEADER_BYTES
 
 
-def test_interim_answers_without_end_are_listened_to_until_the_time_is_up() -> None:
+def test_endless_interim_responses_end_with_the_timeout() -> None:
     async def handler(seen: Seen, writer: asyncio.StreamWriter) -> None:
         while True:
             writer.write(b"HTTP/1.1 100 X\r\nA: b\r\n\r\n" * 100)
@@ -176,7 +176,7 @@ def test_many_headers_in_one_piece() -> None:
     assert "Too many headers" in failed(outcomes[0]).error
 
 
-def test_trailers_without_end() -> None:
+def test_endless_trailers() -> None:
     async def handler(seen: Seen, writer: asyncio.StreamWriter) -> None:
         writer.write(CHUNKED + b"2\r\nok\r\n0\r\nX-Trailer: ")
         for _ in range(2_000):
@@ -187,7 +187,7 @@ def test_trailers_without_end() -> None:
     assert failed(outcomes[0]).kinds == ("connection", "protocol")
 
 
-def test_trailers_are_no_headers() -> None:
+def test_trailers_do_not_become_headers() -> None:
     _, calls, server = _twice(_says(CHUNKED + b"2\r\nok\r\n0\r\nX-Trailer: y\r\n\r\n"))
     assert server.connections == 1
     assert [call.detail["response"]["headers"] for call in calls] == [{"Transfer-Encoding": "chunked"}] * 2
@@ -206,7 +206,7 @@ def test_trailers_are_no_headers() -> None:
         (b"", None),
     ],
 )
-def test_a_server_that_hangs_up(said: bytes, body: str | None) -> None:
+def test_a_server_that_closes_the_connection(said: bytes, body: str | None) -> None:
     outcomes, calls, _ = _twice(_says(said, then=asyncio.StreamWriter.close))
     for outcome, call in zip(outcomes, calls, strict=True):
         if body is None:
@@ -222,7 +222,7 @@ def test_lines_may_end_with_a_line_feed_alone() -> None:
     assert server.connections == 1
 
 
-def test_what_is_repeated_goes_over_a_fresh_connection() -> None:
+def test_a_repeated_request_uses_a_fresh_connection() -> None:
     """Several kept connections, all of them dead at the next request: one more try finds none of them."""
     usual = answer(200, b"fine")
     together = asyncio.Barrier(3)
@@ -248,7 +248,7 @@ def test_what_is_repeated_goes_over_a_fresh_connection() -> None:
     _scene(handler, play)
 
 
-def test_nothing_is_repeated_once_a_byte_of_the_answer_came() -> None:
+def test_nothing_is_repeated_after_the_first_byte_of_a_response() -> None:
     async def handler(seen: Seen, writer: asyncio.StreamWriter) -> None:
         if seen.target == "/half":
             writer.write(b"HTTP/1.1 2")
@@ -266,13 +266,13 @@ def test_nothing_is_repeated_once_a_byte_of_the_answer_came() -> None:
     _scene(handler, play)
 
 
-def test_a_fresh_connection_that_dies_is_not_tried_again() -> None:
+def test_a_request_on_a_fresh_connection_is_not_repeated() -> None:
     outcomes, _, server = _twice(_says(b"", then=asyncio.StreamWriter.close), "GET")
     assert [type(outcome) for outcome in outcomes] == [Failed] * 2
     assert server.connections == 2
 
 
-def test_no_more_connections_than_allowed_and_each_in_its_turn() -> None:
+def test_connections_are_limited_and_requests_wait_in_order() -> None:
     go_on = asyncio.Event()
 
     async def handler(seen: Seen, writer: asyncio.StreamWriter) -> None:
@@ -320,7 +320,7 @@ def test_connections_are_not_kept_for_long() -> None:
     _scene(handler, play, idle_timeout_s=0.02)
 
 
-def test_what_is_under_way_or_waits_when_a_runner_is_closed_comes_to_an_end() -> None:
+def test_running_and_waiting_requests_finish_when_the_runner_closes() -> None:
     go_on = asyncio.Event()
 
     async def handler(seen: Seen, writer: asyncio.StreamWriter) -> None:
@@ -367,7 +367,7 @@ def test_a_canceled_call_closes_its_connection() -> None:
     _scene(handler, play)
 
 
-def test_one_lookup_serves_all_who_wait_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_lookup_serves_all_waiting_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
     real = socket.getaddrinfo
 
@@ -385,7 +385,7 @@ def test_one_lookup_serves_all_who_wait_for_it(monkeypatch: pytest.MonkeyPatch) 
     _scene(_says(OK), play)
 
 
-def test_a_name_that_is_none() -> None:
+def test_a_name_that_cannot_be_resolved() -> None:
     async def play(runner: HttpRunner, server: Server) -> None:
         outcome = failed(await runner.run(make_call({"url": "http://no-such-name.invalid/"})))
         assert outcome.kinds == ("connection", "dns")

@@ -16,12 +16,12 @@ from tests.support.http_servers import Handler, Seen, Server, answer, failed, ru
 from tests.support.target_calls import make_call
 
 
-def test_redirects_are_followed_only_when_asked() -> None:
+def test_redirects_are_followed_only_with_the_option() -> None:
     async def hop(seen: Seen, writer: asyncio.StreamWriter) -> None:
         await answer(*((302, b"", "x") if seen.target == "/hook" else (200, b"there")), Location="/next")(seen, writer)
 
     outcome, _, _ = run(hop, {"json": 1})
-    assert 'only with the option "redirects"' in failed(outcome).error
+    assert 'set the option "redirects"' in failed(outcome).error
     outcome, call, seen = run(hop, {"json": 1, "redirects": True})
     assert outcome == Succeeded()
     assert [(each.method, each.target) for each in seen] == [("POST", "/hook"), ("GET", "/next")]
@@ -31,7 +31,7 @@ def test_redirects_are_followed_only_when_asked() -> None:
     assert [each.body for each in seen] == [b"1"] * 4
 
 
-def test_credentials_do_not_go_along_to_another_host() -> None:
+def test_credentials_are_not_sent_to_another_host() -> None:
     async def go() -> list[Seen]:
         async with Server(answer()) as other:
             where = other.url.replace("127.0.0.1", "localhost")
@@ -62,7 +62,7 @@ def test_a_redirect_into_private_space_is_refused(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("location", ["file:///etc/passwd", "gopher://x/", "http://u:p@example.com/", "http://[bad/"])
-def test_a_redirect_to_nowhere_is_refused(location: str) -> None:
+def test_a_redirect_to_an_invalid_url_is_refused(location: str) -> None:
     outcome, _, _ = run(answer(302, Location=location), {"redirects": True})
     assert failed(outcome).kinds == ("request",)
 
@@ -97,14 +97,16 @@ def _run_as(name: str, handler: Handler, options: Mapping[str, Any]) -> tuple[Ou
     return asyncio.run(go())
 
 
-def test_an_opened_name_is_reached_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_allowed_name_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
     _resolve(monkeypatch, {"hooks.internal": ["127.0.0.1"]})
     outcome, _, (seen,) = _run_as("hooks.internal", answer(), {"url": "URL/x"})
     assert outcome == Succeeded()
     assert seen.headers["host"].startswith("hooks.internal:")
 
 
-def test_names_are_judged_by_what_is_dialled(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_names_are_checked_by_the_dialled_address(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """Whatever a name meant when it was checked, or a moment ago: the socket's own address counts.
 
     What a name resolves to in here is not for the authors of jobs; the operator finds it in the log, at debug.
@@ -133,7 +135,7 @@ def test_names_are_judged_by_what_is_dialled(monkeypatch: pytest.MonkeyPatch, ca
     assert ("DEBUG", ["127.0.0.1"]) in logged
 
 
-def test_a_name_that_does_not_answer_does_not_tell_its_address(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_of_an_unreachable_name_hides_its_address(monkeypatch: pytest.MonkeyPatch) -> None:
     _resolve(monkeypatch, {"hooks.internal": ["127.0.0.1"]})
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # and it does not listen
@@ -150,14 +152,14 @@ def test_a_name_that_does_not_answer_does_not_tell_its_address(monkeypatch: pyte
 
 
 @pytest.mark.parametrize("host", ["127.1", "2130706433", "0177.0.0.1"])
-def test_an_address_in_an_old_form_is_not_dialled_even_where_it_is_allowed(host: str) -> None:
+def test_an_address_in_an_old_form_is_not_dialled_even_if_allowed(host: str) -> None:
     outcome, _, seen = run(answer(), {"url": f"http://{host}:1/"})
     assert failed(outcome).kinds == ("request",)
     assert "canonical" in failed(outcome).error
     assert not seen
 
 
-def test_addresses_from_a_payload_are_judged_too() -> None:
+def test_addresses_from_a_payload_are_checked_too() -> None:
     outcome, _, seen = run(
         answer(), {"url": "{{ payload.u }}"}, {"allow_private": False}, payload={"u": "http://127.1/"}
     )
@@ -170,19 +172,21 @@ def test_addresses_from_a_payload_are_judged_too() -> None:
     [
         ({"headers": {"X-A": "{{ payload.a }}"}}, {"payload": {"a": "b\r\nEvil: 1"}}, "line break"),
         ({"headers": {"X-A": "{{ secret.BAD }}"}}, {}, "line break"),
-        ({"json": {"x": "{{ payload.a.c }}"}}, {"payload": {"a": {"b": 1}}}, '"payload.a.c" is not there'),
-        ({"url": "{{ payload.a }}"}, {"payload": {"a": "ftp://x/"}}, "expected one that begins with https://"),
-        ({"url": "http://{{ payload.a }}/"}, {"payload": {"a": "good.example@127.0.0.1"}}, "which is none"),
+        ({"json": {"x": "{{ payload.a.c }}"}}, {"payload": {"a": {"b": 1}}}, '"payload.a.c" does not exist'),
+        ({"url": "{{ payload.a }}"}, {"payload": {"a": "ftp://x/"}}, "expected a URL that starts with https://"),
+        ({"url": "http://{{ payload.a }}/"}, {"payload": {"a": "good.example@127.0.0.1"}}, "has an invalid host"),
     ],
 )
-def test_what_only_the_call_shows_to_be_wrong(options: dict[str, Any], changes: dict[str, Any], error: str) -> None:
+def test_requests_that_become_invalid_with_the_payload(
+    options: dict[str, Any], changes: dict[str, Any], error: str
+) -> None:
     outcome, _, seen = run(answer(), options, **changes)
     assert error in failed(outcome).error
     assert not failed(outcome).worth_retrying
     assert not seen
 
 
-def test_a_secret_that_is_not_there_may_be_there_next_time() -> None:
+def test_a_missing_secret_is_worth_retrying() -> None:
     outcome, _, _ = run(answer(), {"headers": {"X": "{{ secret.LATER }}"}})
     assert failed(outcome).kinds == ("secret",)
     assert failed(outcome).worth_retrying
@@ -198,30 +202,30 @@ PUBLIC = "https://example.com/"
         ({"url": PUBLIC, "metod": "GET"}, 'no option "metod"; did you mean "method"?'),
         ({"url": PUBLIC, "method": "BREW"}, 'http.method is "BREW"'),
         ({"url": PUBLIC, "method": "GET\r\n"}, "http.method"),
-        ({"url": "example.com"}, "begins with https://"),
-        ({"url": "ftp://example.com/"}, "begins with https://"),
+        ({"url": "example.com"}, "starts with https://"),
+        ({"url": "ftp://example.com/"}, "starts with https://"),
         ({"url": "https:///x"}, "http.url"),
-        ({"url": "https://u:p@example.com/"}, "give them as auth"),
+        ({"url": "https://u:p@example.com/"}, "use auth, which keeps them hidden"),
         ({"url": "https://example.com/\r\nX: y"}, "control character"),
         ({"url": "https://example.com:99999/"}, "http.url"),
-        ({"url": "http://127.0.0.1/"}, "no public address"),
-        ({"url": "http://127.1/"}, "no public address"),
-        ({"url": "http://0x7f000001/"}, "no public address"),
-        ({"url": "http://2130706433/"}, "no public address"),
-        ({"url": "http://[::1]/"}, "no public address"),
-        ({"url": "http://[::ffff:a00:1]/"}, "no public address"),
-        ({"url": "http://①②⑦.0.0.1/"}, "no public address"),
+        ({"url": "http://127.0.0.1/"}, "not a public address"),
+        ({"url": "http://127.1/"}, "not a public address"),
+        ({"url": "http://0x7f000001/"}, "not a public address"),
+        ({"url": "http://2130706433/"}, "not a public address"),
+        ({"url": "http://[::1]/"}, "not a public address"),
+        ({"url": "http://[::ffff:a00:1]/"}, "not a public address"),
+        ({"url": "http://①②⑦.0.0.1/"}, "not a public address"),
         ({"url": "http://localhost:8080/"}, "is this machine"),
-        ({"url": "http://169.254.169.254/latest/meta-data"}, "no public address"),
+        ({"url": "http://169.254.169.254/latest/meta-data"}, "not a public address"),
         ({"url": PUBLIC, "headers": {"X-A": "b\r\nEvil: 1"}}, "line break"),
-        ({"url": PUBLIC, "headers": {"X A": "b"}}, "no name of a header"),
-        ({"url": PUBLIC, "headers": {"X-A\r\nB": "b"}}, "no name of a header"),
-        ({"url": PUBLIC, "headers": {"Host": "b"}}, "the connection decides it"),
-        ({"url": PUBLIC, "headers": {"Transfer-Encoding": "chunked"}}, "the connection decides it"),
-        ({"url": PUBLIC, "headers": {"X-Chronos-Attempt": "1"}}, "Chronos sends its own"),
-        ({"url": PUBLIC, "headers": {"idempotency-key": "1"}}, "Chronos sends its own"),
+        ({"url": PUBLIC, "headers": {"X A": "b"}}, "not a valid header name"),
+        ({"url": PUBLIC, "headers": {"X-A\r\nB": "b"}}, "not a valid header name"),
+        ({"url": PUBLIC, "headers": {"Host": "b"}}, "the connection sets it"),
+        ({"url": PUBLIC, "headers": {"Transfer-Encoding": "chunked"}}, "the connection sets it"),
+        ({"url": PUBLIC, "headers": {"X-Chronos-Attempt": "1"}}, "Chronos sets it"),
+        ({"url": PUBLIC, "headers": {"idempotency-key": "1"}}, "Chronos sets it"),
         ({"url": PUBLIC, "headers": ["X"]}, "http.headers must be an object"),
-        ({"url": PUBLIC, "body": {"a": 1}}, "give a value as json"),
+        ({"url": PUBLIC, "body": {"a": 1}}, "use json for other values"),
         ({"url": PUBLIC, "body": "a", "json": 1}, "both body and json"),
         ({"url": PUBLIC, "json": "{{ paylod.x }}"}, 'did you mean "payload"?'),
         ({"url": PUBLIC, "auth": {"type": "digest"}}, "one of basic, bearer, api_key, hmac"),
@@ -236,7 +240,7 @@ PUBLIC = "https://example.com/"
         ({"url": PUBLIC, "timeout": "soon"}, "http.timeout"),
     ],
 )
-def test_requests_that_make_no_sense_are_refused(options: dict[str, Any], error: str) -> None:
+def test_invalid_requests_are_rejected(options: dict[str, Any], error: str) -> None:
     with pytest.raises(Invalid) as raised:
         HttpRunner().check(options)
     assert error in str(raised.value)

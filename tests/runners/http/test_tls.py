@@ -53,14 +53,14 @@ async def _secure_calls(
         await asyncio.gather(*server._tasks, return_exceptions=True)
 
 
-def test_a_certificate_that_nobody_trusts(certificate: tuple[Path, Path]) -> None:
+def test_an_untrusted_certificate_fails(certificate: tuple[Path, Path]) -> None:
     [outcome], _ = asyncio.run(_secure_calls(certificate, ["localhost"]))
     assert failed(outcome).kinds == ("connection", "tls")
     assert "certificate" in failed(outcome).error
     assert failed(outcome).worth_retrying
 
 
-def test_a_certificate_counts_for_its_own_name_only(
+def test_a_certificate_is_valid_for_its_own_name_only(
     certificate: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate[0]))

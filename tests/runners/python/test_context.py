@@ -30,7 +30,7 @@ def context(call: AttemptCall, *, is_async: bool = False) -> Context:
     return Context(call, Fixed(), is_async=is_async)
 
 
-def test_what_run_it_is() -> None:
+def test_the_context_describes_its_run() -> None:
     covered = CoveredSpan(from_us=NOW - 60 * SECOND, to_us=NOW, count=3, exact=False)
     ctx = context(a_call(span=covered, payload={"a": 1}, deadline_us=NOW + 9 * SECOND, last_run_us=NOW - SECOND))
     assert ctx.execution_id == "00010203-0405-0607-0809-0a0b0c0d0e0f"
@@ -72,7 +72,7 @@ def test_log_progress_and_flags() -> None:
     assert (ctx.heartbeat(), ctx.canceled) == (False, True)
 
 
-def test_statements_are_collected_and_hold_what_a_store_takes() -> None:
+def test_statements_are_collected_with_values_that_a_store_accepts() -> None:
     call = a_call()
     context(call).transaction.execute("insert into t values (?, ?)", 1, b"x")
     context(call).transaction.execute("insert into t values (?, ?)", (1, b"x"))
@@ -82,7 +82,7 @@ def test_statements_are_collected_and_hold_what_a_store_takes() -> None:
 
 
 @pytest.mark.parametrize("duration", [90, 90.0, timedelta(seconds=90), "1m30s"])
-def test_sleep_puts_the_function_down_until_its_time_has_come(duration: Any) -> None:
+def test_sleep_suspends_the_function_until_its_time(duration: Any) -> None:
     call = a_call()
     with pytest.raises(Suspended) as put_down:
         context(call).sleep(duration)
@@ -102,19 +102,19 @@ def test_sleep_puts_the_function_down_until_its_time_has_come(duration: Any) -> 
     context(retried).sleep(duration)
 
 
-def test_no_sleep_is_no_sleep() -> None:
+def test_a_sleep_of_zero_returns_at_once() -> None:
     call = a_call()
     context(call).sleep(0)
     assert call.memory[0].done
 
 
 @pytest.mark.parametrize("duration", [float("nan"), True, None, "soon"])
-def test_odd_durations_are_refused(duration: Any) -> None:
+def test_invalid_durations_are_rejected(duration: Any) -> None:
     with pytest.raises(Invalid):
         context(a_call()).sleep(duration)
 
 
-def test_a_signal_gives_its_payload() -> None:
+def test_a_wait_returns_the_payload_of_its_signal() -> None:
     call = a_call()
     with pytest.raises(Suspended) as put_down:
         context(call).wait_for_signal("approved", timeout="1h")
@@ -128,7 +128,7 @@ def test_a_signal_gives_its_payload() -> None:
     assert context(retried).wait_for_signal("approved", timeout="1h") == {"by": "ana"}
 
 
-def test_a_signal_is_good_for_one_wait() -> None:
+def test_a_signal_ends_one_wait() -> None:
     call = a_call(signals={"go": 1})
     ctx = context(call)
     assert ctx.wait_for_signal("go") == 1
@@ -137,10 +137,10 @@ def test_a_signal_is_good_for_one_wait() -> None:
     assert put_down.value.waits == Waits(signal="go", resumes=True)
 
 
-def test_a_signal_that_does_not_come_times_out_for_good() -> None:
+def test_a_missing_signal_times_out_permanently() -> None:
     memory = [RecordedTask(kind="signal", name="go", until_us=NOW)]
     call = a_call(memory=memory, started_us=NOW)
-    with pytest.raises(TimeoutError, match='the signal "go" did not come until 2027-01-15T08:00:00Z'):
+    with pytest.raises(TimeoutError, match='the signal "go" did not arrive by 2027-01-15T08:00:00Z'):
         context(call).wait_for_signal("go", timeout=1)
     late = a_call(memory=list(call.memory), signals={"go": 1})
     with pytest.raises(TimeoutError):
@@ -165,23 +165,23 @@ def test_a_step_is_done_once() -> None:
     assert calls == [5]
 
 
-def test_a_step_that_fails_is_done_again() -> None:
+def test_a_failed_step_is_repeated() -> None:
     call = a_call()
     with pytest.raises(ZeroDivisionError):
         context(call).step("divide", lambda: 1 // 0)
     assert context(a_call(memory=list(call.memory))).step("divide", lambda: 2) == 2
-    with pytest.raises(Invalid, match='step "odd" gave a object, which cannot be remembered as JSON'):
+    with pytest.raises(Invalid, match='step "odd" returned a object, which cannot be stored as JSON'):
         context(a_call()).step("odd", object)
-    with pytest.raises(Invalid, match=r"gave 1,048,578 bytes of JSON, allowed 1,048,576"):
+    with pytest.raises(Invalid, match=r"returned 1,048,578 bytes of JSON, allowed 1,048,576"):
         context(a_call()).step("much", lambda: "x" * (1 << 20))
 
 
-def test_a_task_that_never_ends_is_told_to_be_a_schedule() -> None:
+def test_the_number_of_durable_calls_is_bounded() -> None:
     memory = [RecordedTask(kind="sleep", until_us=NOW, done=True)] * 10_000
     ctx = context(a_call(memory=memory))
     for _ in range(10_000):
         ctx.sleep(1)
-    with pytest.raises(Invalid, match="let a schedule repeat it"):
+    with pytest.raises(Invalid, match="use a schedule to repeat work"):
         ctx.sleep(1)
 
 
@@ -213,15 +213,15 @@ def test_an_async_step_needs_an_async_function() -> None:
         context(a_call()).step("a", step)
 
 
-def test_a_function_that_was_changed_meanwhile_is_told_so() -> None:
+def test_a_function_that_was_changed_while_it_slept_diverges() -> None:
     memory = [RecordedTask(kind="step", name="charge", done=True)]
-    with pytest.raises(ReplayDiverged, match='durable call 1 is a sleep, and was a step of "charge" when'):
+    with pytest.raises(ReplayDiverged, match='durable call 1 is a sleep, but a step of "charge" was recorded'):
         context(a_call(memory=list(memory))).sleep(1)
-    with pytest.raises(ReplayDiverged, match='is a step of "refund", and was a step of "charge"'):
+    with pytest.raises(ReplayDiverged, match='is a step of "refund", but a step of "charge" was recorded'):
         context(a_call(memory=list(memory))).step("refund", int)
 
 
-def test_an_attempt_that_was_given_up_changes_nothing_any_more() -> None:
+def test_an_abandoned_attempt_changes_nothing() -> None:
     call = a_call()
     ctx = context(call)
     ctx.abandon()
@@ -229,7 +229,7 @@ def test_an_attempt_that_was_given_up_changes_nothing_any_more() -> None:
     ctx.log.info("late")
     ctx.progress(1)
     ctx.transaction.execute("late")
-    with pytest.raises(Exception, match="given up"):
+    with pytest.raises(Exception, match="was abandoned"):
         ctx.step("late", int)
     assert not notes(call).texts
     assert not notes(call).steps

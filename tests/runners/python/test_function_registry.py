@@ -54,7 +54,7 @@ def test_a_name_belongs_to_one_function() -> None:
     assert functions.get("missing") is None
     assert functions.names == {"nothing"}
     with pytest.raises(
-        Conflict, match=r'the name "nothing" belongs to .*\.nothing already, so .*\.other needs another'
+        Conflict, match=r'the name "nothing" already belongs to .*\.nothing; choose another name for .*\.other'
     ):
         functions.register("nothing", other)
     with pytest.raises(Conflict):
@@ -73,7 +73,7 @@ def test_a_name_belongs_to_one_function() -> None:
         (Worker(), "ctx", set(), set()),
     ],
 )
-def test_what_a_signature_tells(
+def test_a_signature_decides_how_a_function_is_called(
     call: Callable[..., Any], ctx: str | None, parameters: set[str], required: set[str]
 ) -> None:
     function = inspect_function("f", call)
@@ -84,7 +84,7 @@ def test_what_a_signature_tells(
     assert function.isolation is Isolation.THREAD
 
 
-def test_async_is_told_also_of_objects_and_partials() -> None:
+def test_async_objects_and_partials_are_recognized() -> None:
     assert inspect_function("f", on_the_loop).is_async
     assert inspect_function("f", Worker()).is_async
     assert inspect_function("f", functools.partial(on_the_loop)).is_async
@@ -108,8 +108,8 @@ async def counts() -> AsyncIterator[int]:
     yield 1
 
 
-def test_a_function_that_yields_is_refused() -> None:
-    with pytest.raises(Invalid, match="yields"):
+def test_a_generator_function_is_rejected() -> None:
+    with pytest.raises(Invalid, match="is a generator"):
         inspect_function("f", counts)
 
 
@@ -136,12 +136,14 @@ def test_payloads_fill_parameters_by_name(call: Callable[..., Any], payload: Any
     [
         (sized, None, 'the payload of "f" lacks "width"'),
         (sized, {"height": 1}, 'the payload of "f" lacks "width"'),
-        (sized, {"width": 1, "depth": 1}, 'has "depth", and the function knows only "height", "width"'),
-        (sized, [1, 2], 'the payload of "f" is an array, and its parameters are filled by name: send a JSON object'),
+        (sized, {"width": 1, "depth": 1}, 'has "depth", but the function takes only "height", "width"'),
+        (sized, [1, 2], 'the payload of "f" is an array; send a JSON object, because parameters are filled by name'),
         (with_ctx, {"name": "x", "ctx": 1}, 'the payload of "f" has "ctx"'),
     ],
 )
-def test_payloads_that_do_not_fit_are_refused_by_name(call: Callable[..., Any], payload: Any, sentence: str) -> None:
+def test_payloads_that_do_not_fit_are_rejected_with_the_names(
+    call: Callable[..., Any], payload: Any, sentence: str
+) -> None:
     with pytest.raises(Invalid) as caught:
         inspect_function("f", call).arguments(payload)
     assert sentence in str(caught.value)
@@ -163,23 +165,23 @@ def by_position(value: int, /) -> None: ...
 @pytest.mark.parametrize(
     ("call", "isolation", "sentence"),
     [
-        (generator, "thread", "collect what it yields"),
+        (generator, "thread", "collect the values"),
         (by_position, "thread", 'takes "value" by position only'),
         (nothing, "fibre", '"fibre", expected one of "inline", "process", "thread"'),
-        (type, "thread", "does not tell its parameters"),
+        (type, "thread", "the parameters of .* are unknown"),
         (3, "thread", "cannot be called"),
-        (on_the_loop, "process", "only plain functions run in a process"),
+        (on_the_loop, "process", "only sync functions run in a process"),
         (lambda: None, "process", "is a lambda"),
         (functools.partial(sized, 1), "process", "another process cannot import"),
         (Worker().method, "process", "a method of an object"),
     ],
 )
-def test_what_could_never_run_is_refused(call: Any, isolation: str, sentence: str) -> None:
+def test_functions_that_could_never_run_are_rejected(call: Any, isolation: str, sentence: str) -> None:
     with pytest.raises(Invalid, match=sentence):
         FunctionRegistry().register("f", call, isolation)
 
 
-def test_a_process_finds_functions_by_import_and_no_others() -> None:
+def test_a_process_finds_only_functions_that_can_be_imported() -> None:
     def inner() -> None: ...
 
     assert inspect_function("f", nothing, "process").origin == FunctionOrigin(module=__name__, qualname="nothing")

@@ -54,7 +54,7 @@ def lives(pid: int) -> bool:
         return False
 
 
-def test_functions_run_elsewhere_one_after_the_other_in_the_same_process() -> None:
+def test_functions_run_one_after_the_other_in_one_worker_process() -> None:
     async def main(pool: ProcessPool) -> None:
         assert await run_in(pool, work.add, a_call("f", payload={"a": 1})) == Succeeded(result={"sum": 11})
         first, second = await run_in(pool, work.who), await run_in(pool, work.who)
@@ -83,14 +83,14 @@ def test_functions_run_elsewhere_one_after_the_other_in_the_same_process() -> No
     with_pool(main)
 
 
-def test_what_stands_under_a_name_may_hold_the_function() -> None:
+def test_an_object_that_wraps_a_function_can_be_imported() -> None:
     async def main(pool: ProcessPool) -> None:
         assert await run_in(pool, work._held) == Succeeded(result="found inside")
 
     with_pool(main)
 
 
-def test_durable_calls_go_on_in_another_process() -> None:
+def test_durable_calls_continue_in_another_process() -> None:
     async def main(pool: ProcessPool) -> None:
         call = a_call("f")
         asleep = await run_in(pool, work.stepwise, call)
@@ -107,7 +107,7 @@ def test_durable_calls_go_on_in_another_process() -> None:
     with_pool(main, max_uses=1)
 
 
-def test_a_process_that_dies_of_its_task_is_a_failure_that_names_the_signal() -> None:
+def test_the_failure_of_a_crashed_process_names_the_signal() -> None:
     async def main(pool: ProcessPool) -> None:
         call = a_call("f")
         crashed = await run_in(pool, work.crashes_after_a_step, call)
@@ -115,13 +115,13 @@ def test_a_process_that_dies_of_its_task_is_a_failure_that_names_the_signal() ->
         assert call.detail == {"exit_code": -signal.SIGSEGV}
         assert call.memory == [RecordedTask(kind="step", name="first", done=True, value="kept")]
         ended = await run_in(pool, work.ends_the_process)
-        assert ended == Failed(error="its process ended by itself, with exit code 5", kinds=("crashed",))
+        assert ended == Failed(error="its process ended by itself with exit code 5", kinds=("crashed",))
         assert await run_in(pool, work.add, a_call("f", payload={"a": 1})) == Succeeded(result={"sum": 11})
 
     with_pool(main)
 
 
-def test_stopping_is_asked_first() -> None:
+def test_a_stop_is_requested_before_the_process_is_killed() -> None:
     async def main(pool: ProcessPool) -> None:
         call = a_call("f")
         running = asyncio.create_task(run_in(pool, work.polite, call))
@@ -142,7 +142,7 @@ def test_stopping_is_asked_first() -> None:
     with_pool(main)
 
 
-def test_force_kills_the_whole_group_at_once() -> None:
+def test_cancelling_kills_the_whole_process_group_at_once() -> None:
     async def main(pool: ProcessPool) -> None:
         call = a_call("f")
         running = asyncio.create_task(run_in(pool, work.stubborn_with_child, call))
@@ -161,7 +161,7 @@ def test_force_kills_the_whole_group_at_once() -> None:
     with_pool(main)
 
 
-def test_what_a_dead_worker_started_dies_too() -> None:
+def test_children_of_a_dead_worker_are_killed() -> None:
     async def main(pool: ProcessPool) -> None:
         call = a_call("f")
         outcome = await run_in(pool, work.leaves_child_behind, call)
@@ -209,7 +209,7 @@ def test_the_pool_is_bounded_and_worn_or_idle_processes_end() -> None:
     with_pool(main, max_uses=2, idle_s=0.05)
 
 
-def test_a_process_that_has_idled_too_long_is_given_to_nobody() -> None:
+def test_a_process_that_idled_too_long_is_not_reused() -> None:
     async def main(pool: ProcessPool) -> None:
         assert await run_in(pool, work.add, a_call("f", payload={"a": 1})) == Succeeded(result={"sum": 11})
         [worker] = pool._idle
@@ -220,7 +220,7 @@ def test_a_process_that_has_idled_too_long_is_given_to_nobody() -> None:
     with_pool(main)
 
 
-def test_the_runner_sends_them_there_and_close_ends_them() -> None:
+def test_the_runner_uses_processes_and_close_ends_them() -> None:
     async def main() -> None:
         functions = FunctionRegistry()
         functions.register("who", work.who, "process")
@@ -288,7 +288,7 @@ def test_a_function_of_the_program_itself_is_found_by_path(program: Path) -> Non
     assert done.stdout == "Succeeded(result='__mp_main__')\n"
 
 
-def test_a_function_of_an_interactive_session_is_refused_with_a_sentence() -> None:
+def test_a_function_of_an_interactive_session_is_rejected() -> None:
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM], env=environment(), capture_output=True, text=True, timeout=60, check=False
     )

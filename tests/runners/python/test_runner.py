@@ -74,7 +74,7 @@ async def nap_async(ctx: Context) -> str:
 
 @pytest.mark.parametrize("inline", [False, True])
 @pytest.mark.parametrize("function", [add, add_async])
-def test_payload_in_result_out(function: Callable[..., Any], inline: bool) -> None:
+def test_a_function_receives_its_payload_and_returns_its_result(function: Callable[..., Any], inline: bool) -> None:
     outcome, _ = outcome_of(function, inline=inline, payload={"a": 1})
     assert outcome == Succeeded(result={"sum": 11})
 
@@ -116,7 +116,9 @@ async def raises_async() -> None:
 
 @pytest.mark.parametrize("inline", [False, True])
 @pytest.mark.parametrize("function", [raises, raises_async])
-def test_exceptions_are_outcomes_under_all_their_names(function: Callable[..., Any], inline: bool) -> None:
+def test_an_exception_is_a_failure_with_the_names_of_all_its_classes(
+    function: Callable[..., Any], inline: bool
+) -> None:
     outcome, call = outcome_of(function, inline=inline)
     assert outcome == Failed(
         error="Broken: it broke",
@@ -160,11 +162,11 @@ def unspeakable() -> None:
         (leaves_async, "SystemExit: 3"),
         (interrupts, "KeyboardInterrupt"),
         (cancels_itself, "CancelledError"),
-        (unspeakable, "Unspeakable: (its text could not be told)"),
+        (unspeakable, "Unspeakable: (its __str__ failed)"),
     ],
 )
 @pytest.mark.parametrize("inline", [False, True])
-def test_nothing_that_a_function_raises_gets_out(function: Callable[..., Any], error: str, inline: bool) -> None:
+def test_no_exception_of_a_function_escapes_the_runner(function: Callable[..., Any], error: str, inline: bool) -> None:
     outcome, _ = outcome_of(function, inline=inline)
     assert isinstance(outcome, Failed)
     assert outcome.error == error
@@ -191,7 +193,7 @@ def gives_half_a_character() -> str:
     [
         (gives_object, '"gives_object" returned a lock, which is not JSON'),
         (gives_coroutine, '"gives_coroutine" returned a coroutine, which is not JSON'),
-        (gives_much, '"gives_much" returned 1,048,578 bytes of JSON, and at most 1,048,576 are kept'),
+        (gives_much, '"gives_much" returned 1,048,578 bytes of JSON, allowed 1,048,576'),
         (gives_half_a_character, '"gives_half_a_character" returned a str, which is not JSON'),
     ],
 )
@@ -225,7 +227,7 @@ async def sets_variable_async() -> str:
 
 
 @pytest.mark.parametrize("inline", [False, True])
-def test_context_variables_go_in_and_do_not_come_out(inline: bool) -> None:
+def test_context_variables_are_copied_into_functions(inline: bool) -> None:
     async def main() -> None:
         runner = make(sets_variable, sets_variable_async, inline=inline)
         VARIABLE.set("given")
@@ -263,7 +265,7 @@ def test_threads_are_bounded_and_all_work_is_done() -> None:
     run(main)
 
 
-def test_a_thread_ends_when_it_looks_at_the_flag() -> None:
+def test_a_thread_ends_when_it_reads_canceled() -> None:
     def loop(ctx: Context) -> str:
         ctx.log.info("begun")
         while ctx.heartbeat():
@@ -282,7 +284,7 @@ def test_a_thread_ends_when_it_looks_at_the_flag() -> None:
     run(main)
 
 
-def test_a_thread_that_ignores_it_is_abandoned_and_replaced() -> None:
+def test_a_thread_that_ignores_a_stop_is_abandoned_and_replaced() -> None:
     begun, go_on = threading.Event(), threading.Event()
 
     def stubborn(ctx: Context) -> None:
@@ -321,7 +323,7 @@ def test_a_thread_that_ignores_it_is_abandoned_and_replaced() -> None:
     run(main)
 
 
-def test_an_async_function_is_cancelled_when_it_is_asked_to_stop() -> None:
+def test_an_async_function_is_cancelled_by_a_stop() -> None:
     seen: list[str] = []
     begun = asyncio.Event()
 
@@ -353,7 +355,7 @@ def test_an_async_function_is_cancelled_when_it_is_asked_to_stop() -> None:
     run(main)
 
 
-def test_a_timeout_inside_a_function_is_its_own_affair() -> None:
+def test_a_timeout_inside_a_function_is_an_ordinary_error() -> None:
     async def impatient() -> str:
         try:
             async with asyncio.timeout(0.001):
@@ -366,7 +368,7 @@ def test_a_timeout_inside_a_function_is_its_own_affair() -> None:
     assert outcome_of(impatient)[0] == Succeeded(result="went on")
 
 
-def test_an_async_function_that_will_not_end_can_be_left() -> None:
+def test_an_async_function_that_does_not_end_is_abandoned() -> None:
     free, begun = asyncio.Event(), asyncio.Event()
 
     async def stubborn(ctx: Context) -> None:
@@ -393,7 +395,7 @@ def test_an_async_function_that_will_not_end_can_be_left() -> None:
     run(main)
 
 
-def test_check_names_what_is_wrong() -> None:
+def test_check_names_the_invalid_options() -> None:
     runner = make(add)
     runner.check({"name": "add", "payload": {}})
     runner.check({"name": "somewhere_else", "limits": {"memory": "64MiB", "cpu_s": 1.5}})
@@ -404,7 +406,7 @@ def test_check_names_what_is_wrong() -> None:
         ({"name": "x", "limits": {"memory": "much"}}, 'python.limits.memory is "much"'),
         ({"name": "x", "limits": {"cpu_s": 0}}, "python.limits.cpu_s is 0"),
         ({"name": "x", "limits": {"disk": 0}}, 'python.limits has no option "disk"'),
-        ({"name": "x", "limits": {"memory": 1}}, "give at least 1MiB"),
+        ({"name": "x", "limits": {"memory": 1}}, "use at least 1MiB"),
         ({"name": "x", "limits": 3}, "python.limits must be an object"),
     ]
     for options, sentence in wrong:
@@ -412,7 +414,7 @@ def test_check_names_what_is_wrong() -> None:
             runner.check(options)
 
 
-def test_a_function_that_is_not_here() -> None:
+def test_an_unregistered_function_fails() -> None:
     async def main() -> None:
         outcome = await make().run(a_call("missing"))
         assert outcome == Failed(error='this node has no function "missing"', kinds=("no_function",))

@@ -85,12 +85,14 @@ WAYS = [("thread", False), ("inline", False), ("thread", True), ("process", Fals
 
 @pytest.mark.parametrize(("isolation", "inline"), WAYS)
 @pytest.mark.usefixtures("listening")
-def test_in_order_with_the_log_and_as_it_was_written(isolation: str, inline: bool) -> None:
+def test_prints_and_logs_are_captured_in_order(isolation: str, inline: bool) -> None:
     _is_what_speaks_says(printed(prints.speaks, isolation=isolation, inline=inline))
 
 
 @pytest.mark.usefixtures("listening")
-def test_of_async_functions_too(capsys: pytest.CaptureFixture[str]) -> None:  # which begins to capture later
+def test_prints_of_async_functions_are_captured(
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # which begins to capture later
     _is_what_speaks_says(printed(speaks_at_once))
     text = printed(speaks_later)
     end = "from a thread that was lent\n"
@@ -107,7 +109,7 @@ def _is_what_speaks_says(text: str) -> None:
     assert after == "half a line, and the rest\nto stderr\nab\n"
 
 
-def test_where_it_would_have_gone_it_goes_as_well(capsys: pytest.CaptureFixture[str]) -> None:
+def test_prints_also_reach_the_original_stream(capsys: pytest.CaptureFixture[str]) -> None:
     stdout_capture.start_capture()
     text = printed(prints.speaks)
     print("not of an attempt")
@@ -119,7 +121,7 @@ def test_where_it_would_have_gone_it_goes_as_well(capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.usefixtures("listening")
-def test_attempts_at_the_same_time_each_have_their_own() -> None:
+def test_concurrent_attempts_have_separate_output() -> None:
     async def talks(ctx: Context) -> None:
         for number in range(20):
             print(ctx.job, number)
@@ -140,7 +142,7 @@ def test_attempts_at_the_same_time_each_have_their_own() -> None:
 
 
 @pytest.mark.usefixtures("listening")
-def test_what_logging_writes_is_printed_too() -> None:
+def test_output_of_logging_is_captured() -> None:
     def warns() -> None:
         handler = logging.StreamHandler()
         logger = logging.Logger("of-a-test")
@@ -151,7 +153,7 @@ def test_what_logging_writes_is_printed_too() -> None:
 
 
 @pytest.mark.usefixtures("listening")
-def test_a_traceback_comes_after_what_was_printed() -> None:
+def test_a_traceback_follows_the_printed_text() -> None:
     def breaks() -> None:
         print("about to break")
         raise ValueError("broken")
@@ -163,7 +165,7 @@ def test_a_traceback_comes_after_what_was_printed() -> None:
 
 @pytest.mark.usefixtures("listening")
 @pytest.mark.parametrize("others", [False, True])
-def test_what_a_function_redirects_is_no_output_of_it_whoever_begins_meanwhile(others: bool) -> None:
+def test_text_that_a_function_redirects_is_not_captured(others: bool) -> None:
     kept = io.StringIO()
 
     async def redirects() -> None:
@@ -186,7 +188,7 @@ def test_what_a_function_redirects_is_no_output_of_it_whoever_begins_meanwhile(o
     assert kept.getvalue().replace("begun meanwhile\n", "") == "within\nstill within\n"
 
 
-def test_redirected_before_it_starts_or_while_it_runs_in_any_order() -> None:
+def test_streams_may_be_redirected_before_or_during_the_capture() -> None:
     outer, inner = io.StringIO(), io.StringIO()
     with redirect_stdout(outer):
         stdout_capture.start_capture()
@@ -199,14 +201,14 @@ def test_redirected_before_it_starts_or_while_it_runs_in_any_order() -> None:
         print("outer")
         stdout_capture.start_capture()  # the one that was put back is used again, not wrapped once more
         assert isinstance(sys.stdout, stdout_capture.StdoutStandIn)
-        assert sys.stdout.found is outer
+        assert sys.stdout.original is outer
         assert printed(prints.hello) == "hello\n"
         stdout_capture.stop_capture()
         assert sys.stdout is outer
     assert (outer.getvalue(), inner.getvalue()) == ("hello\nouter\nhello\n", "hello\nhello\n")
 
 
-def test_a_stream_that_is_put_back_is_listened_to_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_restored_stream_is_captured_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """As pytest does between the setup of a test and its call."""
     stream = io.StringIO()
     monkeypatch.setattr(sys, "stdout", stream)
@@ -219,7 +221,7 @@ def test_a_stream_that_is_put_back_is_listened_to_again(monkeypatch: pytest.Monk
     assert sys.stdout is stream
 
 
-def test_what_is_wrapped_by_others_is_heard_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrapped_stream_is_captured_once(monkeypatch: pytest.MonkeyPatch) -> None:
     class Tee(io.TextIOBase):
         def __init__(self, stream: Any) -> None:
             self.stream = stream
@@ -238,7 +240,7 @@ def test_what_is_wrapped_by_others_is_heard_once(monkeypatch: pytest.MonkeyPatch
     assert stream.getvalue() == "hello\nhello\n"
 
 
-def test_the_last_one_to_stop_leaves_everything_as_it_was() -> None:
+def test_the_last_stop_restores_the_streams() -> None:
     before = sys.stdout, sys.stderr
     stdout_capture.start_capture()
     stdout_capture.start_capture()
@@ -264,7 +266,7 @@ def closed() -> io.StringIO:
 
 
 @pytest.mark.parametrize("stream", [None, closed(), Broken(), io.TextIOWrapper(io.BytesIO(), encoding="ascii")])
-def test_a_stream_that_takes_nothing_is_no_reason_to_fail(stream: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stream_that_cannot_be_written_does_not_fail_the_work(stream: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdout", stream)
     stdout_capture.start_capture()
     try:
@@ -275,7 +277,7 @@ def test_a_stream_that_takes_nothing_is_no_reason_to_fail(stream: Any, monkeypat
 
 
 @pytest.mark.usefixtures("listening")
-def test_outside_of_attempts_errors_are_what_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outside_of_attempts_stream_errors_are_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     stand_in = stdout_capture.StdoutStandIn(Broken(), 0)
     with pytest.raises(BrokenPipeError):
         stand_in.write("x")
@@ -283,7 +285,7 @@ def test_outside_of_attempts_errors_are_what_they_were(monkeypatch: pytest.Monke
         stand_in.flush()
 
 
-def test_it_can_do_what_the_stream_can() -> None:
+def test_a_stand_in_has_the_attributes_of_its_stream() -> None:
     stream = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
     stand_in = stdout_capture.StdoutStandIn(stream, 0)
     assert (stand_in.encoding, stand_in.isatty(), stand_in.buffer) == ("utf-8", False, stream.buffer)
@@ -301,7 +303,7 @@ def test_it_can_do_what_the_stream_can() -> None:
 
 
 @pytest.mark.usefixtures("listening")
-def test_a_fork_prints_as_any_program_does() -> None:
+def test_a_fork_prints_to_the_original_streams() -> None:
     """It shares locks and sockets that it must not touch."""
 
     def forks() -> None:
@@ -320,8 +322,8 @@ def test_a_fork_prints_as_any_program_does() -> None:
 
 
 @pytest.mark.usefixtures("listening")
-@pytest.mark.parametrize("within", ["open_output", "__init__", "_add", "_take_first_bytes", "changed", "progress"])
-def test_whatever_interrupts_a_write_may_print_too(within: str) -> None:
+@pytest.mark.parametrize("within", ["open_output", "__init__", "_add", "_take_first_bytes", "note_change", "progress"])
+def test_code_that_interrupts_a_write_may_print(within: str) -> None:
     """A signal's handler and a finalizer run on top of what holds the output's lock, as a profiler does."""
     store: Any = None
     sink = OutputBuffers(store).sink(bytes(16), "task", 1)
@@ -351,7 +353,7 @@ def test_whatever_interrupts_a_write_may_print_too(within: str) -> None:
 
 
 @pytest.mark.usefixtures("listening")
-def test_what_an_attempt_leaves_behind_is_heard_no_more() -> None:
+def test_prints_of_leftover_threads_are_not_captured() -> None:
     async def main() -> None:
         written: list[Any] = []
 
@@ -390,7 +392,7 @@ def test_what_an_attempt_leaves_behind_is_heard_no_more() -> None:
 # --- processes
 
 
-def test_a_process_keeps_attempts_apart_and_says_long_texts_in_pieces(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_worker_process_separates_attempts_and_splits_long_texts(capfd: pytest.CaptureFixture[str]) -> None:
     async def main() -> None:
         functions = FunctionRegistry()
         for function in (prints.much, prints.leaves_a_thread, prints.hello_beside_it):
@@ -413,7 +415,7 @@ def test_a_process_keeps_attempts_apart_and_says_long_texts_in_pieces(capfd: pyt
     assert out.endswith("hello\n")  # as before, it goes to where the node prints, too
 
 
-def test_a_voice_ends_with_its_attempt_and_is_not_interrupted() -> None:
+def test_a_worker_log_ends_with_its_attempt_and_is_not_interrupted() -> None:
     said: list[ToNode] = []
 
     def send(message: ToNode) -> None:
@@ -430,7 +432,7 @@ def test_a_voice_ends_with_its_attempt_and_is_not_interrupted() -> None:
     assert said[2:] == [EndMessage()]
 
 
-def test_only_its_own_thread_and_what_it_lends_its_context_to() -> None:
+def test_only_threads_with_the_context_of_the_attempt_are_captured() -> None:
     """Threads that a function starts by itself know nothing of it."""
     call = a_call("starts")
 

@@ -48,15 +48,15 @@ def served() -> Iterator[Served]:
     functions = FunctionRegistry()
     functions.register("add", add, "thread")
     functions.register("approve", approve, "thread")
-    with serving(functions=functions) as found:
-        yield found
+    with serving(functions=functions) as served:
+        yield served
 
 
 @pytest.fixture
 def app(served: Served) -> Iterator[Chronos]:
-    made = Chronos(served.url)
-    yield made
-    made.stop()
+    app = Chronos(served.url)
+    yield app
+    app.stop()
 
 
 def test_commands_and_requests_are_saved_and_run(app: Chronos, served: Served) -> None:
@@ -72,7 +72,7 @@ def test_commands_and_requests_are_saved_and_run(app: Chronos, served: Served) -
     assert repr(app) == f"<Chronos {served.url}>"
 
 
-def test_functions_that_live_elsewhere(app: Chronos) -> None:
+def test_the_server_runs_a_declared_function_that_it_has(app: Chronos) -> None:
     job = app.job(name="add")(add)
     assert job(1) == 3
     assert job.trigger({"a": 40}).result(timeout=SOON_S) == 42
@@ -81,12 +81,12 @@ def test_functions_that_live_elsewhere(app: Chronos) -> None:
         bad.result(timeout=SOON_S)
 
 
-def test_functions_by_their_name_alone(app: Chronos, served: Served) -> None:
+def test_a_job_names_a_function_of_another_program(app: Chronos, served: Served) -> None:
     job = app.python("sum", "add", cron="0 9 * * *", payload={"a": 1, "b": 2})
     assert job.trigger().result(timeout=SOON_S) == 3
     assert served.rest("/jobs/sum")["tasks"][0]["python"] == {"name": "add"}
-    nobody = app.python("later", "of.a.program.to.come").trigger()
-    assert nobody.status == "ready"  # until a program comes that has it
+    unserved = app.python("later", "of.a.program.to.come").trigger()
+    assert unserved.status == "ready"  # until a program that has the function starts
 
 
 def test_groups_and_signals(app: Chronos) -> None:
@@ -103,7 +103,7 @@ def test_groups_and_signals(app: Chronos) -> None:
         run.signal("ok")
 
 
-def test_async_on_a_loop_of_its_own_and_without(app: Chronos) -> None:
+def test_async_calls_work_inside_and_outside_async_with(app: Chronos) -> None:
     hello = app.command("hello", ["true"], every="1h")
 
     async def main() -> None:
@@ -114,15 +114,15 @@ def test_async_on_a_loop_of_its_own_and_without(app: Chronos) -> None:
                 hello.trigger()
             assert await hello.anext_run() is not None
 
-    async def bare() -> str:
+    async def without_async_with() -> str:
         return (await (await hello.atrigger()).await_(SOON_S)).status
 
     asyncio.run(main())
-    assert asyncio.run(bare()) == "succeeded"
+    assert asyncio.run(without_async_with()) == "succeeded"
     assert hello.trigger().wait(SOON_S).status == "succeeded"
 
 
-def test_looking_at_a_job_and_holding_it_up(app: Chronos) -> None:
+def test_a_job_is_read_paused_disabled_and_deleted(app: Chronos) -> None:
     job = app.command("digest", ["true"], cron="0 9 * * *", timezone="Europe/Paris", tags={"team": "money"})
     due = job.next_run
     assert due is not None
@@ -177,7 +177,7 @@ def test_the_same_key_is_the_same_run(app: Chronos) -> None:
     assert job.trigger(key="order-1").id == job.trigger(key="order-1").id != job.trigger(key="order-2").id
 
 
-def test_what_is_not_there(app: Chronos) -> None:
+def test_unknown_jobs_and_runs_raise_not_found(app: Chronos) -> None:
     app.command("digest", ["true"])
     with pytest.raises(NotFound, match="did you mean 'digest'"):
         app.trigger("digset")
@@ -187,28 +187,28 @@ def test_what_is_not_there(app: Chronos) -> None:
         app.get_run("00000000-0000-8000-8000-000000000000").info()
 
 
-def test_what_is_refused(app: Chronos) -> None:
+def test_invalid_jobs_and_requests_are_refused(app: Chronos) -> None:
     with pytest.raises(Invalid, match=r"job bad: cron: cron field \"hour\" is 25"):
         app.command("bad", ["true"], cron="0 25 * * *")
     with pytest.raises(Invalid, match="still to come"):
         app.command("hello", ["true"]).trigger(at="2099-01-01T00:00:00Z")
-    app.command("follower", ["true"], after="nobody")
-    with pytest.raises(Invalid, match='no job "nobody"'):
+    app.command("follower", ["true"], after="ghost")
+    with pytest.raises(Invalid, match='no job "ghost"'):
         app.all_jobs()
 
 
-def test_running_is_for_others(served: Served) -> None:
-    with pytest.raises(Invalid, match="workers for Python functions connect to the store"):
+def test_a_client_runs_no_jobs(served: Served) -> None:
+    with pytest.raises(Invalid, match="to run Python functions, use the address of its store"):
         Chronos(served.url).run()
-    with pytest.raises(Invalid, match="slots: the server runs the jobs"):
+    with pytest.raises(Invalid, match="a client of a server does not take slots; configure the server instead"):
         Chronos(served.url, slots=3)
     with pytest.raises(Invalid, match="defaults: overlap"):
         Chronos(served.url, defaults={"overlap": "never"})
-    with pytest.raises(Invalid, match="is no address of a server"):
+    with pytest.raises(Invalid, match="http:// is not a server URL; write it like"):
         Chronos("http://")
 
 
-def test_an_owner_prunes_in_its_namespace(served: Served) -> None:
+def test_an_owner_deletes_undeclared_jobs_in_its_namespace_only(served: Served) -> None:
     for names in (("a", "b"), ("a",)):
         app = Chronos(served.url, owner="billing", namespace="money", defaults={"priority": 7}, timezone="Asia/Tokyo")
         for name in names:
@@ -219,7 +219,7 @@ def test_an_owner_prunes_in_its_namespace(served: Served) -> None:
     assert (job["owner"], job["priority"], job["timezone"]) == ("billing", 7, "Asia/Tokyo")
 
 
-def test_declared_jobs_that_say_the_same_are_not_touched(served: Served) -> None:
+def test_declaring_the_same_job_again_changes_nothing(served: Served) -> None:
     for _ in range(2):
         app = Chronos(served.url)
         app.command("hello", ["true"], cron="0 0 * * *").info()
@@ -227,7 +227,7 @@ def test_declared_jobs_that_say_the_same_are_not_touched(served: Served) -> None
     assert served.rest("/jobs/hello")["version"] == 1
 
 
-def test_names_and_passwords_and_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_authenticates_with_a_password_or_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
     users = {"ana": {"password_hash": SECRET, "role": "admin"}}
     with serving(users=users) as served:
         with pytest.raises(ChronosError, match="put a token into CHRONOS_TOKEN"):
@@ -243,7 +243,7 @@ def test_names_and_passwords_and_tokens(monkeypatch: pytest.MonkeyPatch) -> None
             Chronos(served.url).command("x", ["true"]).trigger()
 
 
-def test_a_full_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_queue_raises_queue_full(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_client, "MAX_ATTEMPTS", 1)
     with serving(works=False, max_pending=1) as served:
         app = Chronos(served.url)
@@ -254,26 +254,26 @@ def test_a_full_queue(monkeypatch: pytest.MonkeyPatch) -> None:
         app.stop()
 
 
-# --- a server that is not well
+# --- a server that fails
 
 
-Answer = tuple[int, dict[str, str], Any]
+Reply = tuple[int, dict[str, str], Any]
 
 
-class Scripted:
-    """An HTTP server that answers what a test says, and remembers what it was asked."""
+class ScriptedServer:
+    """An HTTP server that sends the replies of a test, and keeps the requests."""
 
-    def __init__(self, answers: list[Answer]) -> None:
-        self.asked: list[tuple[str, str, dict[str, str]]] = []
+    def __init__(self, replies: list[Reply]) -> None:
+        self.requests: list[tuple[str, str, dict[str, str]]] = []
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
-            def answer(self) -> None:
+            def reply(self) -> None:
                 self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                outer.asked.append((self.command, self.path, dict(self.headers)))
-                status, headers, value = answers.pop(0)
+                outer.requests.append((self.command, self.path, dict(self.headers)))
+                status, headers, value = replies.pop(0)
                 body = value if isinstance(value, bytes) else json.dumps(value).encode()
                 self.send_response(status)
                 for name, text in {"Content-Type": "application/json", **headers}.items():
@@ -282,7 +282,7 @@ class Scripted:
                 self.end_headers()
                 self.wfile.write(body)
 
-            do_GET = do_POST = do_DELETE = answer  # noqa: N815 - names of the standard library
+            do_GET = do_POST = do_DELETE = reply  # noqa: N815 - names of the standard library
 
             def log_message(self, format: str, *args: object) -> None: ...
 
@@ -297,53 +297,53 @@ class Scripted:
 
 
 @pytest.fixture
-def scripted() -> Iterator[Callable[..., Scripted]]:
-    made: list[Scripted] = []
+def scripted() -> Iterator[Callable[..., ScriptedServer]]:
+    servers: list[ScriptedServer] = []
 
-    def make(*answers: Answer) -> Scripted:
-        made.append(Scripted(list(answers)))
-        return made[-1]
+    def make(*replies: Reply) -> ScriptedServer:
+        servers.append(ScriptedServer(list(replies)))
+        return servers[-1]
 
     yield make
-    for one in made:
-        one.close()
+    for server in servers:
+        server.close()
 
 
-SOON = {"Retry-After": "0"}
+RETRY_NOW = {"Retry-After": "0"}
 EXECUTION = "01a1e188-790e-8388-8f37-d388b0787bc1"
 
 
-def test_what_may_be_sent_again_is_with_the_same_key(scripted: Callable[..., Scripted]) -> None:
-    server = scripted((503, SOON, {}), (429, SOON, {}), (202, {}, {"execution_id": EXECUTION}))
+def test_a_repeated_trigger_has_the_same_idempotency_key(scripted: Callable[..., ScriptedServer]) -> None:
+    server = scripted((503, RETRY_NOW, {}), (429, RETRY_NOW, {}), (202, {}, {"execution_id": EXECUTION}))
     app = Chronos(server.url)
     assert app.trigger("hello").id == EXECUTION
     app.stop()
-    keys = {headers["Idempotency-Key"] for _, _, headers in server.asked}
-    assert (len(server.asked), len(keys)) == (3, 1)
+    keys = {headers["Idempotency-Key"] for _, _, headers in server.requests}
+    assert (len(server.requests), len(keys)) == (3, 1)
 
 
-def test_what_may_not_be_sent_again_is_not(scripted: Callable[..., Scripted]) -> None:
-    server = scripted((503, SOON, {"detail": "not now", "code": "store_unavailable"}))
+def test_a_signal_is_not_repeated(scripted: Callable[..., ScriptedServer]) -> None:
+    server = scripted((503, RETRY_NOW, {"detail": "not now", "code": "store_unavailable"}))
     app = Chronos(server.url)
     with pytest.raises(StoreUnavailable, match="not now"):
         app.get_run(EXECUTION).signal("ok")
     app.stop()
-    assert len(server.asked) == 1
+    assert len(server.requests) == 1
 
 
-def test_changes_say_what_they_were_made_from(scripted: Callable[..., Scripted]) -> None:
-    read: Answer = (200, {"ETag": '"7"'}, {})
+def test_a_change_is_repeated_with_the_new_etag_after_a_conflict(scripted: Callable[..., ScriptedServer]) -> None:
+    read: Reply = (200, {"ETag": '"7"'}, {})
     server = scripted(read, (412, {}, {"code": "stale"}), (200, {"ETag": '"8"'}, {}), (200, {}, {}))
     app = Chronos(server.url)
     app.get("hello").pause()
     app.stop()
-    said = [headers["If-Match"] for method, _, headers in server.asked if method == "POST"]
-    assert said == ['"7"', '"8"']
+    etags = [headers["If-Match"] for method, _, headers in server.requests if method == "POST"]
+    assert etags == ['"7"', '"8"']
 
 
-def test_somebody_who_is_always_faster_wins(scripted: Callable[..., Scripted]) -> None:
-    lost = [(200, {"ETag": '"7"'}, {}), (412, {}, {"detail": "hello changed"})] * 5
-    app = Chronos(scripted(*lost).url)
+def test_a_change_gives_up_after_five_conflicts(scripted: Callable[..., ScriptedServer]) -> None:
+    conflicts = [(200, {"ETag": '"7"'}, {}), (412, {}, {"detail": "hello changed"})] * 5
+    app = Chronos(scripted(*conflicts).url)
     with pytest.raises(Conflict, match="hello changed"):
         app.get("hello").delete()
     app.stop()
@@ -362,8 +362,12 @@ def test_somebody_who_is_always_faster_wins(scripted: Callable[..., Scripted]) -
         (502, b"<html>no", Unavailable),
     ],
 )
-def test_errors_come_back_as_they_were(
-    status: int, problem: Any, kind: type[Exception], scripted: Callable[..., Scripted], monkeypatch: pytest.MonkeyPatch
+def test_problem_responses_raise_the_matching_error(
+    status: int,
+    problem: Any,
+    kind: type[Exception],
+    scripted: Callable[..., ScriptedServer],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(http_client, "MAX_ATTEMPTS", 1)
     app = Chronos(scripted((status, {}, problem)).url)
@@ -373,22 +377,22 @@ def test_errors_come_back_as_they_were(
     assert type(caught.value) is kind
 
 
-def test_a_server_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_server_raises_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_client, "_FIRST_PAUSE_S", 0.001)
     app = Chronos("http://127.0.0.1:9")
-    with pytest.raises(Unavailable, match=r"127\.0\.0\.1:9 cannot be reached.*chronos server"):
+    with pytest.raises(Unavailable, match=r"cannot reach http://127\.0\.0\.1:9: .*chronos server"):
         app.all_jobs()
     app.stop()
 
 
-def test_something_else_answers(scripted: Callable[..., Scripted]) -> None:
+def test_a_response_that_is_not_json_is_refused(scripted: Callable[..., ScriptedServer]) -> None:
     app = Chronos(scripted((200, {}, b"hello")).url)
-    with pytest.raises(ChronosError, match="is it Chronos"):
+    with pytest.raises(ChronosError, match="check that the address is that of a Chronos server"):
         app.all_jobs()
     app.stop()
 
 
-def test_what_is_shown_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_credentials_come_from_the_address_or_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(os.environ, "CHRONOS_TOKEN", "t0ken")
     address = http_client.Address.parse("https://ana:s%40cret@node:8443/base/")
     assert address.base == "https://node:8443/base"

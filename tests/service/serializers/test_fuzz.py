@@ -177,9 +177,7 @@ def test_the_fast_copy_equals_the_checked_one(value: Any, depth: int) -> None:
     st.sampled_from([0, 30_000_000]),
     st.sampled_from(["a", "b"]),
 )
-def test_cached_schedules_do_not_depend_on_the_name(
-    text: str, timezone: str | None, jitter_us: int, name: str
-) -> None:
+def test_cached_schedules_do_not_depend_on_the_name(text: str, timezone: str | None, jitter_us: int, name: str) -> None:
     spec = ScheduleSpec(text=text, timezone=timezone, jitter_us=jitter_us)
     jitter = timedelta(microseconds=jitter_us)
     shared, own = spec.parse(name), parse_schedule(text, timezone=timezone, jitter=jitter, key=name)

@@ -112,7 +112,7 @@ def test_values_that_are_not_json_do_not_hit_the_cache() -> None:
     reader = JobReader(CHECKS)
     at = datetime(2027, 1, 1, tzinfo=UTC)
     reader.read(shape("one", description=at.isoformat().replace("+00:00", "Z")))
-    with pytest.raises(InvalidJob, match="of the type datetime"):
+    with pytest.raises(InvalidJob, match="is a datetime, which is not JSON; use text"):
         reader.read(shape("two", description=at))
 
 

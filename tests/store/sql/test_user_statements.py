@@ -115,7 +115,7 @@ def test_other_statements_are_refused(text: str) -> None:
         await store.open()
         w = StoreFixture(store)
         await w.save()
-        with pytest.raises(Invalid, match="may begin with"):
+        with pytest.raises(Invalid, match="start it with insert"):
             await store.apply(settle(w, await w.admit_one(), (text, ())))
         await store.close()
 

@@ -158,7 +158,7 @@ DEAD_LETTER: dict[str, Any] = {
     "job_name": "nightly-etl",
     "namespace": "default",
     "failed_at": "2027-01-04T08:00:09Z",
-    "reason": {"code": "task_failed", "message": "A task failed, and no attempts are left."},
+    "reason": {"code": "task_failed", "message": "A task failed and has no attempts left."},
 }
 PREVIEW: dict[str, Any] = {
     "words": "Daily at 02:30, Europe/Paris",

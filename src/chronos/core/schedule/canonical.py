@@ -1,4 +1,4 @@
-"""The canonical expression of a schedule: what names, macros, ``H`` and plain words were read as."""
+"""The canonical expression of a schedule: the reading of names, macros, ``H`` and plain words."""
 
 from chronos.core.schedule.cron import CronRule
 from chronos.core.schedule.cron_format import format_cron
@@ -9,7 +9,7 @@ from chronos.errors import InvalidSchedule
 
 
 def to_canonical(expression: str, schedule: Schedule) -> str | None:
-    """The expression that a text stands for; None where the text says just that, or nothing but itself can say it."""
+    """Return the canonical expression; None if the text already is canonical, or has no other expression."""
     if isinstance(schedule.rule, CronRule):
         text = format_cron(schedule.rule.cron)
     elif isinstance(schedule.rule, DelayRule):

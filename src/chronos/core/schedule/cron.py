@@ -1,15 +1,15 @@
-"""Cron as bitmasks: which wall-clock seconds match, and the next instant at which one comes up.
+"""Cron expressions as bitmasks: the wall-clock seconds that match, and the next instant at which one occurs.
 
-A field is an integer whose set bits are the values it allows, so "the next allowed minute" is a shift and a
-count of trailing zeros; the days of a month are one mask too, built from the day, weekday and special fields.
+A field is an integer whose set bits are the allowed values, so "the next allowed minute" is a shift and a count of
+trailing zeros. The days of a month are one mask too, built from the day, weekday and special fields.
 
-Time zones enter as spans of constant offset. Within a span wall time and UTC differ by a constant; only at a
-span's edge does the daylight-saving policy matter (``CronRule``)::
+A time zone is a list of spans of constant offset. Within a span, wall time and UTC differ by a constant. The
+daylight-saving policy matters only at the edge of a span (``CronRule``)::
 
     literal, or a wildcard expression     every span starts at its own first wall reading:
-                                          a gap is passed over, a fold is read twice
-    robust, and a fixed time              every span starts where the one before it ended:
-                                          what a gap skipped fires at its end, a fold fires once
+                                          a gap is skipped, a fold is read twice
+    robust, and a fixed time              every span starts where the previous one ended:
+                                          times skipped by a gap fire at its end, a fold fires once
 """
 
 from bisect import bisect_right
@@ -27,19 +27,21 @@ ALL_MONTHS = (1 << 13) - 2
 ALL_WEEKDAYS = 0x7F
 LAST_NTH = 5  # index of "the last one" among first .. fifth
 _FIRST_OF_EACH_WEEK = 0x10204081  # bits 0, 7, 14, 21, 28: times a week's pattern gives a month's
-_SMALL_JUMP_S = 3 * 3600  # cron(8): larger changes are corrections of the clock, nothing is made up for
+_SMALL_JUMP_S = 3 * 3600  # cron(8): a larger change corrects the clock, so skipped times do not run later
 _MARGIN_S = 2 * DAY_S  # more than any two offsets differ
 _FIRST_COUNTED_S = FIRST_DAY * DAY_S + _MARGIN_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cron:
-    """The wall-clock readings an expression matches. Two spellings of the same fields are equal (``mon``, ``1``).
+    """The wall-clock readings that an expression matches. Two spellings of the same fields are equal (``mon``, ``1``).
 
-    ``weekdays`` counts from Sunday. ``last`` has bit k for "k days before the month's last day"; ``nearest`` bit d
-    for "the weekday nearest to day d", bit 0 for "the month's last weekday"; ``nth`` bit 7·i + w for "weekday w for
-    the (i+1)th time in the month", i = 5 meaning its last. ``either`` says that both day fields are restricted, so
-    that a day matches when one of them does. ``wildcard`` says that the minute or hour begins with a star.
+    * ``weekdays``: bit 0 is Sunday.
+    * ``last``: bit k is "k days before the month's last day".
+    * ``nearest``: bit d is "the weekday nearest to day d", bit 0 "the month's last weekday".
+    * ``nth``: bit 7·i + w is "weekday w for the (i+1)th time in the month"; i = 5 is the last time.
+    * ``either``: both day fields are restricted, so a day matches if one of them does.
+    * ``wildcard``: the minute or the hour begins with a star.
     """
 
     seconds: int
@@ -73,7 +75,7 @@ class Cron:
         object.__setattr__(self, "_shape", shape)
 
     def next_wall(self, wall: int) -> int | None:
-        """The first matching wall second at or after ``wall``, at most 400 years away."""
+        """Return the first matching wall second at or after ``wall``, at most 400 years away."""
         day, second = divmod(wall, DAY_S)
         if second > self._last_s:
             day, second = day + 1, 0
@@ -83,7 +85,7 @@ class Cron:
                 return next_day * DAY_S + self._first_s if next_day <= LAST_DAY else None
         elif day > LAST_DAY:
             return None
-        # The day matches and its last reading is still to come, so one of the three searches below succeeds.
+        # The day matches and its last reading is not over, so one of the three searches below succeeds.
         hour = second // 3600
         hours_left = self.hours >> hour
         if hours_left & 1:
@@ -100,11 +102,11 @@ class Cron:
         return day * DAY_S + (hour + (hours_left & -hours_left).bit_length()) * 3600 + self._first_in_hour
 
     def matches_wall(self, wall: int) -> bool:
-        """Whether this very wall second matches."""
+        """Whether the expression matches this wall second."""
         return self.next_wall(wall) == wall
 
     def count_walls(self, begin: int, end: int) -> int:
-        """How many wall seconds from ``begin`` to before ``end`` match."""
+        """Count the matching wall seconds from ``begin`` up to, not including, ``end``."""
         if begin >= end:
             return 0
         (day, second), (last_day, last_second) = divmod(begin, DAY_S), divmod(end, DAY_S)
@@ -116,7 +118,10 @@ class Cron:
         return count
 
     def stretch_end(self, wall: int) -> int:
-        """A second after ``wall``, which matches, up to which all do: as far as one field of the clock tells."""
+        """Return a second after ``wall`` up to which every second matches, judged by one field of the clock.
+
+        ``wall`` itself must match.
+        """
         if self.seconds != ALL_SIXTY:
             mask, unit, size = self.seconds, 1, 60
         elif self.minutes != ALL_SIXTY:
@@ -127,7 +132,7 @@ class Cron:
         return (at + low_bit(~(mask >> at % size))) * unit
 
     def month_days(self, year: int, month: int, first: int) -> int:
-        """The matching days of a month as a mask (bit 1 is the 1st); ``first`` is the weekday of the 1st."""
+        """Return the matching days of a month as a mask (bit 1 is the 1st); ``first`` is the weekday of the 1st."""
         length = month_length(year, month)
         days, weekdays = self.days, self.weekdays
         if weekdays == ALL_WEEKDAYS and not (self.either or self.last or self.nearest):
@@ -140,7 +145,7 @@ class Cron:
         return (days | by_week if self.either else days & by_week) & ((2 << length) - 1)
 
     def never_matches(self) -> bool:
-        """Whether no date of the calendar matches, in any year."""
+        """Whether no date matches in any year."""
         if self.days & 0x1FFFFFFE and self.weekdays == ALL_WEEKDAYS:
             return False
         return not any(
@@ -151,7 +156,7 @@ class Cron:
         )
 
     def _next_day(self, day: int) -> int:
-        """The first matching day number at or after ``day``; a number past every date when there is none."""
+        """Return the first matching day number at or after ``day``, or a number past the last date."""
         if self._shape == _BY_WEEKDAY:
             rest = (self.weekdays | self.weekdays << 7) >> ((day + 4) % 7)
             return day + (rest & -rest).bit_length() - 1
@@ -180,7 +185,7 @@ class Cron:
             first_day = date(year, month, 1).toordinal() - EPOCH_ORDINAL
 
     def _count_in_day(self, second: int) -> int:
-        """How many readings of a matching day come before its ``second``."""
+        """Count the readings of a matching day before its ``second``."""
         hour, in_hour = divmod(second, 3600)
         minute, in_minute = divmod(in_hour, 60)
         count = (self.hours & (1 << hour) - 1).bit_count() * self.minutes.bit_count() * self.seconds.bit_count()
@@ -191,7 +196,7 @@ class Cron:
         return count
 
     def _count_days(self, begin: int, end: int) -> int:
-        """How many days from ``begin`` to before ``end`` match, a month at a time."""
+        """Count the matching days from ``begin`` up to, not including, ``end``, month by month."""
         if self._shape == _DAILY:
             return end - begin
         count = 0
@@ -231,14 +236,14 @@ class Cron:
 
 @dataclass(frozen=True, slots=True)
 class CronRule:
-    """A cron in a time zone under a daylight-saving policy: a schedule's rule, in microseconds UTC."""
+    """The rule of a schedule that is a cron expression, in a time zone and under a daylight-saving policy."""
 
     cron: Cron
     zone: Zone
     literal: bool = False
 
     def next_us(self, after_us: int) -> int | None:
-        """The first matching instant strictly after ``after_us``."""
+        """Return the first matching instant strictly after ``after_us``."""
         instant = after_us // SECOND_US + 1
         starts, offsets, horizon = self.zone.table
         if instant >= horizon:
@@ -259,11 +264,11 @@ class CronRule:
         if wall - offset >= starts[i + 1]:
             next_s = self._next_in_later_span(i, instant, low, wall, starts, offsets)
         elif wall - offset < instant:
-            next_s = instant  # the gap before this span skipped it: right after the gap
+            next_s = instant  # skipped by the gap before this span, so it runs right after the gap
         return next_s * SECOND_US if next_s is not None and next_s <= LAST_US // SECOND_US else None
 
     def count_us(self, after_us: int, until_us: int) -> int | None:
-        """How many instants there are with after < t <= until; None at the far ends of the calendar."""
+        """Count the instants with after < t <= until; None at the far ends of the calendar."""
         instant, end = after_us // SECOND_US + 1, until_us // SECOND_US + 1
         if instant < _FIRST_COUNTED_S or far_cycles_s(end):
             return None
@@ -273,7 +278,7 @@ class CronRule:
         while instant < end:
             until, offset = min(end, starts[i + 1]), offsets[i]
             first, wall = self._first_wall(instant, starts[i], offsets[i - 1], offset), instant + offset
-            if first < wall:  # all that the gap skipped comes up as one, at the span's first second
+            if first < wall:  # everything the gap skipped is one run, at the span's first second
                 count += self.cron.count_walls(first, wall + 1) > 0
                 first = wall + 1
             count += self.cron.count_walls(first, until + offset)
@@ -282,12 +287,12 @@ class CronRule:
         return count
 
     def _next_in_far_future(self, after_us: int, far_s: int) -> int | None:
-        """The answer from whole 400-year cycles earlier, which the calendar repeats."""
+        """Search whole 400-year cycles earlier, because the calendar repeats after them."""
         near_us = self.next_us(after_us - far_s * SECOND_US)
         return None if near_us is None or near_us + far_s * SECOND_US > LAST_US else near_us + far_s * SECOND_US
 
     def nominal_wall(self, us: int) -> int:
-        """The wall second an answer stands for: inside a gap for a run that the gap moved, else its own reading."""
+        """Return the nominal wall second of a run: inside the gap for a run that a gap moved, else its own reading."""
         far_s = far_cycles_s(us // SECOND_US)
         instant = us // SECOND_US - far_s
         starts, offsets, _ = self.zone.table_until(instant)
@@ -301,7 +306,7 @@ class CronRule:
         return wall + far_s
 
     def _first_wall(self, instant: int, start: int, before: int, offset: int) -> int:
-        """The wall reading from which a span counts, asked at ``instant`` within it."""
+        """Return the wall reading from which a span counts, for a search that begins at ``instant`` within it."""
         if self.literal or self.cron.wildcard or abs(offset - before) >= _SMALL_JUMP_S:
             return instant + offset
         if instant == start:
@@ -311,10 +316,12 @@ class CronRule:
     def _next_in_later_span(
         self, i: int, instant: int, low: int, wall: int, starts: list[int], offsets: list[int]
     ) -> int | None:
-        """Nothing matches from ``low`` to ``wall`` and ``wall`` lies past span ``i``: where does the answer lie?"""
+        """Find the instant of ``wall``, which lies past span ``i``; nothing matches from ``low`` to ``wall``."""
         while True:
             i += 1
-            if starts[i] > instant + _MARGIN_S:  # no span this late can go back behind ``low``: jump to the answer's
+            if (
+                starts[i] > instant + _MARGIN_S
+            ):  # no span this late can go back before ``low``: jump to the span of ``wall``
                 i = max(i, bisect_right(starts, wall - _MARGIN_S) - 1)
             start, offset = starts[i], offsets[i]
             first = self._first_wall(start, start, offsets[i - 1], offset)
@@ -333,7 +340,7 @@ _DAILY, _BY_WEEKDAY, _BY_MONTH = range(3)
 
 
 def low_bit(mask: int) -> int:
-    """The place of the lowest set bit."""
+    """Return the index of the lowest set bit."""
     return (mask & -mask).bit_length() - 1
 
 
@@ -342,7 +349,7 @@ def _bits(mask: int) -> list[int]:
 
 
 def _nearest_weekday(day: int, first: int, length: int, *, inward: bool) -> int:
-    """Monday to Friday nearest to ``day`` without leaving the month; ``inward``: only backwards."""
+    """Return the day from Monday to Friday nearest to ``day`` within the month; ``inward``: never a later day."""
     weekday = (first + day - 1) % 7
     if weekday == 6:
         return day - 1 if day > 1 else day + 2

@@ -1,8 +1,8 @@
-"""From a ``Cron`` back to cron text: the inverse of ``cron_parser``, in one canonical spelling.
+"""Formats a ``Cron`` as cron text in one canonical spelling; the inverse of ``cron_parser``.
 
-Whether a field begins with a star is part of what an expression means: in the minute or the hour it tells an
-interval from fixed times, in the two day fields it tells "both" from "either". So stars are written exactly where
-the ``Cron`` asks for one, and ``0-59`` is not ``*``.
+A star at the beginning of a field has a meaning. In the minute or the hour it distinguishes an interval from fixed
+times, in the two day fields "both" from "either". So a star is written exactly where the ``Cron`` has one, and
+``0-59`` is not ``*``.
 """
 
 from chronos.core.schedule.cron import ALL_DAYS, ALL_MONTHS, ALL_WEEKDAYS, LAST_NTH, Cron
@@ -12,13 +12,13 @@ _SHORTEST_STEPS = 5  # 9,12,15,18 but 0-20/5
 
 
 def format_cron(cron: Cron) -> str:
-    """Five fields when the seconds are just 0, else six."""
+    """Return five fields if the only second is 0, else six."""
     fields = format_fields(cron)
     return " ".join(fields[1:] if cron.seconds == 1 else fields)
 
 
 def format_fields(cron: Cron) -> list[str]:
-    """All six fields, the seconds first."""
+    """Return all six fields, seconds first."""
     seconds = format_step(cron.seconds, 0, 59) or format_list(cron.seconds)
     month = "*" if cron.months == ALL_MONTHS else format_list(cron.months)
     day, weekday = _format_days(cron)
@@ -26,7 +26,7 @@ def format_fields(cron: Cron) -> list[str]:
 
 
 def find_step(mask: int, low: int, high: int) -> int | None:
-    """n when the mask is every nth value from ``low`` on, to the end of the field: 1 for all; else None."""
+    """Return n if the mask is every nth value from ``low`` to the end of the field (1 for all values), else None."""
     rest = mask >> (low + 1)
     if not mask >> low & 1 or not rest:
         return None
@@ -35,18 +35,18 @@ def find_step(mask: int, low: int, high: int) -> int | None:
 
 
 def format_step(mask: int, low: int, high: int) -> str | None:
-    """``*`` or ``*/n`` where that is the whole field."""
+    """Return ``*`` or ``*/n`` if that is the whole field, else None."""
     step = find_step(mask, low, high)
     return None if step is None else "*" if step == 1 else f"*/{step}"
 
 
 def list_set_bits(mask: int) -> list[int]:
-    """The values whose bits are set, in order."""
+    """Return the values whose bits are set, in order."""
     return [value for value in range(mask.bit_length()) if mask >> value & 1]
 
 
 def group_consecutive(numbers: list[int]) -> list[tuple[int, int]]:
-    """First and last of each run of consecutive numbers; two in a row are no run yet."""
+    """Return the first and last of each run of consecutive numbers; only three or more are a run."""
     runs: list[tuple[int, int]] = []
     for number in numbers:
         if runs and runs[-1][1] == number - 1:
@@ -60,7 +60,7 @@ def group_consecutive(numbers: list[int]) -> list[tuple[int, int]]:
 
 
 def _format_clock(cron: Cron) -> tuple[str, str]:
-    """The minute and the hour, one of which begins with a star if and only if the cron is a wildcard."""
+    """Return the minute and the hour; one of them begins with a star if and only if the cron is a wildcard."""
     minute, hour = format_list(cron.minutes), format_list(cron.hours)
     if not cron.wildcard:
         return minute, hour
@@ -75,7 +75,7 @@ def _format_clock(cron: Cron) -> tuple[str, str]:
 
 
 def _format_days(cron: Cron) -> tuple[str, str]:
-    """The day and the weekday, neither of which begins with a star if and only if either may match."""
+    """Return the day and the weekday; neither begins with a star if and only if ``either`` is set."""
     any_day = cron.days == ALL_DAYS and not cron.last and not cron.nearest
     any_weekday = cron.weekdays == ALL_WEEKDAYS and not cron.nth
     special_days = [f"L-{back}" if back else "L" for back in list_set_bits(cron.last)]
@@ -101,17 +101,17 @@ def _join(plain: str, special: list[str]) -> str:
 
 
 def _format_starred(mask: int, low: int, high: int) -> str:
-    """A list that begins with a star although it is no step: ``*/60`` is just 0."""
+    """Return a list that begins with a star without being a step: ``*/60`` matches 0 only."""
     return format_step(mask, low, high) or _join(f"*/{high - low + 1}", _format_items(mask & ~(1 << low)))
 
 
 def format_list(mask: int) -> str:
-    """One field without a star: ``1-5``, ``9,17``."""
+    """Return a field without a star: ``1-5``, ``9,17``."""
     return ",".join(_format_items(mask))
 
 
 def _format_items(mask: int) -> list[str]:
-    """Values, runs and long steps; greedy, lowest first."""
+    """Return values, runs and long steps; greedy, lowest first."""
     items: list[str] = []
     remaining = mask
     while remaining:
@@ -129,7 +129,7 @@ def _format_items(mask: int) -> list[str]:
 
 
 def _run_length(mask: int, low: int, step: int) -> int:
-    """How many values low, low + step, … the mask holds without a break."""
+    """Count the values low, low + step, … that the mask has without a break."""
     length = 1
     while mask >> (low + step * length) & 1:
         length += 1

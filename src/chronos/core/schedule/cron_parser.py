@@ -1,10 +1,10 @@
-"""From cron text to a ``Cron``: fields, names, macros, what users bring from elsewhere, and errors that point.
+"""Parses cron text to a ``Cron``: fields, names, macros and common extensions, with errors that point at the text.
 
-The parser is linear, takes ASCII only, and separates fields by blanks and tabs only. Dialects:
+The parser is linear. It accepts ASCII only, with fields separated by blanks and tabs. Dialects:
 
-* ``standard``: minute hour day month weekday (crontab(5)); ``seconds``: the same after a seconds field. Both take
+* ``standard``: minute hour day month weekday (crontab(5)); ``seconds``: the same after a seconds field. Both accept
   names, ``7`` as Sunday, steps, ``5/15``, ``L``, ``L-3``, ``15W``, ``LW``, ``MON#2``, ``5L``, ``?`` and ``H``.
-* ``posix``: five fields of ``*``, numbers, ranges and lists, nothing else.
+* ``posix``: five fields of ``*``, numbers, ranges and lists.
 """
 
 import re
@@ -30,12 +30,12 @@ MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", 
 WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 
 
-@dataclass(frozen=True, slots=True, eq=False)  # compared by identity, so that it is a cheap cache key
+@dataclass(frozen=True, slots=True, eq=False)  # compared by identity: a cheap cache key
 class _Field:
     name: str
     low: int
     high: int  # the highest value that may be written
-    end: int  # where `*` and `5/15` end
+    end: int  # the last value of `*` and `5/15`
     names: tuple[str, ...] = ()
 
 
@@ -62,7 +62,7 @@ _LAST_WEEKDAY = re.compile(r"(\w+)L")
 
 
 class _FieldError(Exception):
-    """What is wrong within a field, and with which part of it; the caller knows where the field stands."""
+    """An error within a field: the reason, and the part at fault. The caller adds the position of the field."""
 
     def __init__(self, reason: str, part: str, hint: str | None = None) -> None:
         super().__init__(reason)
@@ -80,7 +80,7 @@ class _FieldMasks:
 
 
 def parse_cron(text: str, *, dialect: str, key: str = "") -> Cron:
-    """The ``Cron`` of fields or a macro, without zone prefix; ``key`` is what ``H`` hashes."""
+    """Parse fields or a macro, without a zone prefix. ``key`` is hashed for ``H``. Raises ``InvalidSchedule``."""
     if not text.isascii():
         _fail_non_ascii(text, dialect)
     if text.startswith("@") and dialect != "posix":
@@ -94,14 +94,14 @@ def parse_cron(text: str, *, dialect: str, key: str = "") -> Cron:
         value = token.group()
         try:
             if dialect == "posix":
-                fields.append(_posix_field(value, field))
+                fields.append(_parse_posix_field(value, field))
             elif "H" in value and _HASHED.search(value):
-                fields.append(_field(value, field, key))
+                fields.append(_parse_field(value, field, key))
             else:
-                fields.append(_field(value, field, ""))
+                fields.append(_parse_field(value, field, ""))
         except _FieldError as fault:
             _fail(text, fault, field, token.start(), value)
-    cron = _assemble(fields, [token.group() for token in tokens])
+    cron = _build_cron(fields, [token.group() for token in tokens])
     if dialect != "posix" and cron.never_matches():
         day, month = tokens[-3], tokens[-2]
         raise InvalidSchedule(
@@ -114,7 +114,7 @@ def parse_cron(text: str, *, dialect: str, key: str = "") -> Cron:
     return cron
 
 
-def _assemble(fields: list[_FieldMasks], texts: list[str]) -> Cron:
+def _build_cron(fields: list[_FieldMasks], texts: list[str]) -> Cron:
     seconds = fields[0].mask if len(fields) == 6 else 1
     minute, hour, day, month, weekday = fields[-5:]
     day_free, weekday_free = texts[-3][0] in "*?", texts[-1][0] in "*?"
@@ -139,7 +139,7 @@ def _parse_macro(text: str) -> Cron:
         known = ", ".join(sorted({*MACROS, *custom_names()}))
         hint = f'macros are written in lower case: "{text.lower()}"' if text.lower() in MACROS else f"known: {known}"
         if text == "@reboot":
-            hint = "a start of the machine is no time; give a schedule, or run it from the service manager"
+            hint = "give a schedule, or start the command from the service manager"
         raise InvalidSchedule(
             text, "is not a known macro", subject=f'"{text}"', position=0, length=len(text), hint=hint
         )
@@ -147,34 +147,34 @@ def _parse_macro(text: str) -> Cron:
 
 
 @lru_cache(maxsize=4096)
-def _field(text: str, field: _Field, key: str) -> _FieldMasks:
-    """One field of the standard dialects."""
+def _parse_field(text: str, field: _Field, key: str) -> _FieldMasks:
+    """Parse a field of the standard dialects."""
     if text == "*":
-        return _FieldMasks(_range(field.low, field.end, 1))
+        return _FieldMasks(_range_mask(field.low, field.end, 1))
     if text == "?":
         if field.name not in ("day", "weekday"):
             raise _FieldError('is "?", allowed only for day and weekday', text, 'write "*"')
-        return _FieldMasks(_range(field.low, field.end, 1))
+        return _FieldMasks(_range_mask(field.low, field.end, 1))
     mask = last = nearest = nth = 0
     for item in text.split(","):
         if not item:
             raise _FieldError("has an empty list item", text)
         if item[0] == "H":
             mask |= _parse_hashed(item, field, key)
-        elif field.name == "day" and (special := _special_day(item)):
+        elif field.name == "day" and (special := _parse_special_day(item)):
             last |= special.last
             nearest |= special.nearest
-        elif field.name == "weekday" and (special := _special_weekday(item, field)):
+        elif field.name == "weekday" and (special := _parse_special_weekday(item, field)):
             nth |= special.nth
         else:
-            mask |= _item(item, field)
+            mask |= _parse_item(item, field)
     if field.name == "weekday":
         mask = (mask | mask >> 7) & ALL_WEEKDAYS
     return _FieldMasks(mask, last, nearest, nth)
 
 
-def _item(item: str, field: _Field) -> int:
-    """``*``, ``5``, ``1-5``, each with an optional ``/step``; ``5/15`` runs to the field's end."""
+def _parse_item(item: str, field: _Field) -> int:
+    """Parse ``*``, ``5`` or ``1-5``, each with an optional ``/step``; ``5/15`` goes to the end of the field."""
     base, slash, step_text = item.partition("/")
     step = 1
     if slash:
@@ -184,24 +184,24 @@ def _item(item: str, field: _Field) -> int:
         if step == 0:
             raise _FieldError("has a step of 0, expected at least 1", item)
     if base == "*":
-        return _range(field.low, field.end, step)
+        return _range_mask(field.low, field.end, step)
     low_text, dash, high_text = base.partition("-")
-    low = _value(low_text, field, item)
+    low = _parse_value(low_text, field, item)
     if dash:
-        high = _value(high_text, field, item)
+        high = _parse_value(high_text, field, item)
         if high < low:
             hint = "Sunday is 0 at the start of a range and 7 at its end" if high_text.lower() == "sun" else None
             raise _FieldError(f"has a range that goes backwards, {base}", base, hint or _split_hint(low, high, field))
     else:
         high = field.end if slash else low
-    return _range(low, max(high, low), step)
+    return _range_mask(low, max(high, low), step)
 
 
 def _split_hint(low: int, high: int, field: _Field) -> str:
     return f'write "{low}-{field.end},{field.low}-{high}"'
 
 
-def _value(text: str, field: _Field, item: str) -> int:
+def _parse_value(text: str, field: _Field, item: str) -> int:
     if text.isdigit():
         value = int(text)
         if not field.low <= value <= field.high:
@@ -212,10 +212,10 @@ def _value(text: str, field: _Field, item: str) -> int:
         return field.names.index(lowered) + field.low
     if not text:
         raise _FieldError(f'is "{item}", a value is missing', item)
-    raise _FieldError(f'is "{text}", expected {_expected(field)}', text, _name_hint(lowered, field))
+    raise _FieldError(f'is "{text}", expected {_format_allowed(field)}', text, _name_hint(lowered, field))
 
 
-def _expected(field: _Field) -> str:
+def _format_allowed(field: _Field) -> str:
     numbers = f"a number from {field.low} to {field.high}"
     return f"{numbers} or {field.names[0]} to {field.names[-1]}" if field.names else numbers
 
@@ -227,7 +227,7 @@ def _name_hint(lowered: str, field: _Field) -> str | None:
     return None
 
 
-def _range(low: int, high: int, step: int) -> int:
+def _range_mask(low: int, high: int, step: int) -> int:
     if step == 1:
         return (2 << high) - (1 << low)
     mask = 0
@@ -237,14 +237,14 @@ def _range(low: int, high: int, step: int) -> int:
 
 
 def _parse_hashed(item: str, field: _Field, key: str) -> int:
-    """``H``, ``H/15``, ``H(0-29)``, ``H(0-29)/10``: a value that depends on the key alone."""
+    """Parse ``H``, ``H/15``, ``H(0-29)`` or ``H(0-29)/10``: a value that depends only on the key."""
     match = _HASHED.fullmatch(item)
     if match is None:
         raise _FieldError(f'is "{item}", expected H, H/15, H(0-29) or H(0-29)/10', item)
     low_text, high_text, step_text = match.groups()
-    low, high = field.low, 28 if field.name == "day" else field.end  # the 29th does not come every month
+    low, high = field.low, 28 if field.name == "day" else field.end  # not every month has a 29th
     if low_text is not None:
-        low, high = _value(low_text, field, item), _value(high_text, field, item)
+        low, high = _parse_value(low_text, field, item), _parse_value(high_text, field, item)
         if high < low:
             raise _FieldError(f"has a range that goes backwards, {low}-{high}", item)
     digest = int.from_bytes(blake2b(f"{field.name}\0{key}".encode("utf-8", "surrogatepass"), digest_size=8).digest())
@@ -253,10 +253,10 @@ def _parse_hashed(item: str, field: _Field, key: str) -> int:
     step = int(step_text)
     if not 1 <= step <= high - low + 1:
         raise _FieldError(f"has a step of {step}, allowed 1–{high - low + 1}", item)
-    return _range(low + digest % step, high, step)
+    return _range_mask(low + digest % step, high, step)
 
 
-def _special_day(item: str) -> _FieldMasks | None:
+def _parse_special_day(item: str) -> _FieldMasks | None:
     if match := _LAST_DAY.fullmatch(item):
         back = int(match.group(1) or 0)
         if back > 30:
@@ -265,27 +265,27 @@ def _special_day(item: str) -> _FieldMasks | None:
     if match := _NEAREST.fullmatch(item):
         if match.group(1) == "L":
             return _FieldMasks(nearest=1)
-        return _FieldMasks(nearest=1 << _value(match.group(1), _DAY, item))
+        return _FieldMasks(nearest=1 << _parse_value(match.group(1), _DAY, item))
     return None
 
 
-def _special_weekday(item: str, field: _Field) -> _FieldMasks | None:
+def _parse_special_weekday(item: str, field: _Field) -> _FieldMasks | None:
     if match := _NTH.fullmatch(item):
         nth = int(match.group(2))
         if not 1 <= nth <= 5:
             raise _FieldError(f"asks for number {nth} of a weekday, allowed 1–5", item)
-        return _FieldMasks(nth=1 << (7 * (nth - 1) + _value(match.group(1), field, item) % 7))
+        return _FieldMasks(nth=1 << (7 * (nth - 1) + _parse_value(match.group(1), field, item) % 7))
     if item == "L":
         raise _FieldError('is "L", expected which weekday', item, 'write "6L" for the last Saturday of the month')
     if match := _LAST_WEEKDAY.fullmatch(item):
-        return _FieldMasks(nth=1 << (7 * LAST_NTH + _value(match.group(1), field, item) % 7))
+        return _FieldMasks(nth=1 << (7 * LAST_NTH + _parse_value(match.group(1), field, item) % 7))
     return None
 
 
-def _posix_field(text: str, field: _Field) -> _FieldMasks:
-    """``"*" | element ("," element)*``, element = number or range."""
+def _parse_posix_field(text: str, field: _Field) -> _FieldMasks:
+    """Parse ``"*" | element ("," element)*``, where element is a number or a range."""
     if text == "*":
-        return _FieldMasks(_range(field.low, field.end, 1))
+        return _FieldMasks(_range_mask(field.low, field.end, 1))
     mask = 0
     for item in text.split(","):
         for sign, syntax in (("/", "step syntax"), ("?", "Quartz syntax"), ("#", "Quartz syntax")):
@@ -295,7 +295,7 @@ def _posix_field(text: str, field: _Field) -> _FieldMasks:
             raise _FieldError('has "*" in a list', text)
         if not item:
             raise _FieldError("has an empty list item", text)
-        mask |= _item(item, field)
+        mask |= _parse_item(item, field)
     return _FieldMasks(mask)
 
 

@@ -1,13 +1,13 @@
-"""What a change of the clocks does to a schedule: the runs that move, fall out, or have their hour twice.
+"""The effect of clock changes on a schedule: runs that move, are skipped, or whose time happens twice.
 
-A change of offset either leaves wall readings out (a gap) or repeats them (a fold)::
+A change of offset either skips wall readings (a gap) or repeats them (a fold)::
 
     gap    01:58 01:59 | 03:00 03:01        fold   01:58 01:59 | 01:00 01:01
                   02:00..02:59 do not exist          01:00..01:59 happen twice
 
-Nothing here knows a daylight-saving policy: which readings a schedule stands for is computed, what becomes of them is
-asked of the schedule itself. One change gives at most one oddity, however often the schedule runs, and none when it
-runs around the clock and keeps its real distance through the change, as ``*/15 * * * *`` does.
+This module does not implement a daylight-saving policy. It computes the readings a schedule names, and the schedule
+itself answers whether and when they run. A change produces at most one oddity, however often the schedule runs. It
+produces none if the schedule runs around the clock and keeps its interval through the change, as ``*/15 * * * *`` does.
 """
 
 from collections.abc import Callable
@@ -21,28 +21,29 @@ from chronos.core.schedule.once import DelayRule, OnceRule
 from chronos.core.schedule.schedule import Schedule
 from chronos.core.schedule.timezones import Zone, get_zone
 
-_MAX_READINGS = 10_000  # of one change that are looked at, counted and compared
-_MAX_LISTED_READINGS = 3  # readings that a sentence names one by one
-_FAR_S = 3 * 3600  # the longest change that is compared in full; a move over the date line is longer
+_MAX_READINGS = 10_000  # examined per change
+_MAX_LISTED_READINGS = 3  # more readings are written as a range
+_FAR_S = 3 * 3600  # the longest change compared in full; a move across the date line is longer
 
 _NextWall = Callable[[int], int | None]
 
 
 class OddityKind(StrEnum):
-    """What becomes of the runs."""
+    """The effect of a clock change on the runs."""
 
-    MOVED = "moved"  # the reading does not exist; it runs at another one
-    SKIPPED = "skipped"  # the reading does not exist; it does not run
-    ONCE = "once"  # the reading happens twice; it runs the first time only
-    TWICE = "twice"  # the reading happens twice; so does the run
+    MOVED = "moved"  # the reading does not exist; the run has another one
+    SKIPPED = "skipped"  # the reading does not exist; the run does not happen
+    ONCE = "once"  # the reading happens twice; the run is the first
+    TWICE = "twice"  # the reading happens twice; there are two runs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Oddity:
-    """What one change of the clocks does to a schedule.
+    """The effect of one clock change on a schedule.
 
-    ``at_us`` is the first run it concerns, or the change itself where nothing runs; ``wall`` the first reading it
-    concerns, as seconds since 1970 of the zone's own clock, ``count`` their number; ``message`` is one sentence.
+    * ``at_us``: the first affected run, or the change itself if nothing runs.
+    * ``wall``: the first affected reading, in seconds since 1970 on the zone's clock; ``count``: how many.
+    * ``message``: one sentence.
     """
 
     kind: OddityKind
@@ -54,7 +55,7 @@ class Oddity:
 
 @dataclass(frozen=True, slots=True)
 class _ClockChange:
-    """One change of offset; ``low`` to ``high`` (not included) are the wall readings left out or repeated."""
+    """One change of offset; ``low`` up to, not including, ``high`` are the wall readings skipped or repeated."""
 
     zone: Zone
     at: int
@@ -79,9 +80,9 @@ class _ClockChange:
 
 
 def find_oddities(schedule: Schedule, begin_us: int, end_us: int) -> list[Oddity]:
-    """Every oddity of the changes from ``begin_us`` to ``end_us``, in order; at most one for each change.
+    """Return the oddities of the changes from ``begin_us`` to ``end_us``, in order; at most one per change.
 
-    A repeated hour that is still going on at ``begin_us`` counts. An interval that is not anchored has none.
+    Includes a repeated hour that has not ended at ``begin_us``. An interval without a start has no oddities.
     """
     next_wall = _find_next_wall(schedule)
     if next_wall is None:
@@ -99,10 +100,10 @@ def find_oddities(schedule: Schedule, begin_us: int, end_us: int) -> list[Oddity
 
 
 def _find_next_wall(schedule: Schedule) -> _NextWall | None:
-    """The first reading of the zone's clock that the schedule stands for, at or after a given one.
+    """Return a function that finds the first reading named by the schedule, at or after another reading.
 
-    None for exact intervals and instants, which no clock affects. A period with an exact part (``P1DT12H``) counts as
-    one of these: its time of day differs from run to run anyway.
+    None for exact intervals and instants, which no clock change affects. A period with an exact part (``P1DT12H``)
+    counts as an exact interval: its time of day differs from run to run anyway.
     """
     rule = schedule.rule
     if isinstance(rule, CronRule):
@@ -163,8 +164,8 @@ def _why_skipped(rule: CronRule) -> str:
     if rule.literal:
         return ""
     if rule.cron.wildcard:
-        return ', because a minute or hour that begins with "*" is not made up for'
-    return ", because so large a jump of the clock is not made up for"
+        return ', because a schedule whose minute or hour begins with "*" does not run skipped times later'
+    return ", because times skipped by so large a change do not run later"
 
 
 def _moved_oddity(
@@ -196,7 +197,7 @@ def _fold_oddity(schedule: Schedule, change: _ClockChange, walls: list[int]) -> 
 
 
 def _build_oddity(kind: OddityKind, at_us: int, change: _ClockChange, walls: list[int], verdict: str) -> Oddity:
-    """``02:30 Europe/Paris does not exist on 2027-03-28; it will run at 03:00 +02:00``."""
+    """Write "02:30 Europe/Paris does not exist on 2027-03-28; it will run at 03:00 +02:00"."""
     is_single = len(walls) == 1
     if change.is_gap:
         problem = "does not exist" if is_single else "do not exist"
@@ -208,9 +209,9 @@ def _build_oddity(kind: OddityKind, at_us: int, change: _ClockChange, walls: lis
 
 
 def _is_pace_kept(cron: Cron, change: _ClockChange) -> bool:
-    """Whether it runs around the clock, and the change makes no difference to when it next runs.
+    """Whether the schedule runs around the clock and the change does not alter its intervals.
 
-    The readings that follow are compared with those that would have followed had the clock not changed.
+    Compares the readings after the change with the readings that an unchanged clock would have had.
     """
     if cron.hours != ALL_HOURS:
         return False
@@ -230,7 +231,7 @@ def _is_pace_kept(cron: Cron, change: _ClockChange) -> bool:
 
 
 def _is_excluded(schedule: Schedule, wall: int, at: int) -> bool:
-    """Whether a reading that does not exist would not have been a run anyway."""
+    """Whether the window or the exclusions leave out a reading that does not exist."""
     us = at * SECOND_US
     if schedule.start_us is not None and us < schedule.start_us:
         return True
@@ -240,7 +241,7 @@ def _is_excluded(schedule: Schedule, wall: int, at: int) -> bool:
 
 
 def _find_run(schedule: Schedule, instant: int) -> int | None:
-    """The run within a second; None where exclusions or the schedule's window leave it out."""
+    """Return the run within a second; None if the exclusions or the window leave it out."""
     run_us = schedule.next_us(instant * SECOND_US - 1)
     return run_us if run_us is not None and run_us // SECOND_US == instant else None
 
@@ -261,7 +262,7 @@ def _format_date(wall: int) -> str:
 
 
 def _format_clock(wall: int, offset: int | None = None) -> str:
-    """``02:30``, with seconds when there are any, and with the offset when asked: ``03:00 +02:00``."""
+    """``02:30``, ``02:30:15``, and with an offset ``03:00 +02:00``."""
     hours, rest = divmod(wall % DAY_S, 3600)
     minutes, seconds = divmod(rest, 60)
     text = f"{hours:02}:{minutes:02}" + (f":{seconds:02}" if seconds else "")

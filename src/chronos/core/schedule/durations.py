@@ -8,7 +8,7 @@ MINUTE_US = 60 * SECOND_US
 HOUR_US = 60 * MINUTE_US
 DAY_US = DAY_S * SECOND_US
 
-_LARGEST = 999_999_999  # what ISO 8601 text may hold in one unit
+_LARGEST = 999_999_999  # per unit of ISO 8601 text
 _CLOCK_UNITS = (
     (HOUR_US, "hour"),
     (MINUTE_US, "minute"),
@@ -41,7 +41,7 @@ def format_duration(us: int, *, exact: bool = False) -> str:
 
 
 def format_period(amount: Period) -> str:
-    """``1 year 2 months``, ``2 weeks``, ``90 seconds``: largest unit first, no unit that is zero."""
+    """``1 year 2 months``, ``2 weeks``, ``90 seconds``: in words that the parser reads back, largest unit first."""
     years, months = _split(amount.months, 12)
     parts = [(years, "year"), (months, "month")]
     if amount.days > 7 and amount.days % 7 == 0 and not amount.months and not amount.us:
@@ -65,7 +65,7 @@ def format_delay(delay: Delay) -> str:
 
 
 def format_time_of_day(second_of_day: int) -> str:
-    """``09:00``, with seconds only where there are any."""
+    """``09:00``, ``09:00:30``."""
     minutes, second = divmod(second_of_day, 60)
     return f"{minutes // 60:02d}:{minutes % 60:02d}" + (f":{second:02d}" if second else "")
 

@@ -1,8 +1,8 @@
-"""Exclusions: dates, date ranges and cron expressions that a schedule passes over.
+"""Exclusions: dates, date ranges and cron expressions at which a schedule does not run.
 
-They have one normal form, however they were written: dates in order, those that touch as one range, and expressions
-that differ in a single field as one. An excluded reading is left by a long step, to the end of what covers it, so that
-a thousand exclusions cost little more than one, and a year that is left out little more than an hour.
+Exclusions have one normal form. Dates are sorted, adjacent dates are one range, and expressions that differ in a
+single field are one expression. The search jumps from an excluded reading to the end of the exclusion, so a thousand
+exclusions cost little more than one, and an excluded year little more than an hour.
 """
 
 import re
@@ -38,7 +38,7 @@ _EVERY_SECOND = Cron(
 
 @dataclass(frozen=True, slots=True)
 class DateRange:
-    """Whole days of the schedule's zone, both ends included."""
+    """Whole days in the schedule's zone, both ends included."""
 
     first_day: int
     last_day: int
@@ -46,7 +46,7 @@ class DateRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exclusions:
-    """All that a schedule leaves out: dates, and every reading that one of the expressions matches."""
+    """The exclusions of a schedule: dates, and every reading that one of the expressions matches."""
 
     dates: tuple[DateRange, ...] = ()
     crons: tuple[Cron, ...] = ()
@@ -61,7 +61,7 @@ class Exclusions:
         return bool(self.dates or self.crons)
 
     def resume_wall(self, wall: int) -> int | None:
-        """The wall second at which an excluded reading may be tried again; None: it is not excluded."""
+        """Return the wall second at which the search continues; None if ``wall`` is not excluded."""
         day = wall // DAY_S
         free_day = max(self._after_dates(day), _first_free_day(self._day_crons, day))
         if free_day > day:
@@ -69,10 +69,12 @@ class Exclusions:
         return max((cron.stretch_end(wall) for cron in self._time_crons if cron.matches_wall(wall)), default=None)
 
     def simplify_for(self, cron: Cron) -> "Exclusions":
-        """The same, to the readings of ``cron``: whatever covers all its times of the day covers whole days."""
+        """Return equivalent exclusions for ``cron``: one that covers all its times of day covers whole days."""
         return replace(
             self,
-            crons=tuple(_all_day(exclusion) if _covers(exclusion, cron) else exclusion for exclusion in self.crons),
+            crons=tuple(
+                _cover_whole_day(exclusion) if _covers(exclusion, cron) else exclusion for exclusion in self.crons
+            ),
         )
 
     def _after_dates(self, day: int) -> int:
@@ -84,14 +86,17 @@ NO_EXCLUSIONS = Exclusions()
 
 
 def parse_exclusions(texts: Iterable[str], *, key: str = "") -> Exclusions:
-    """Each text is ``2026-12-25``, ``2026-12-24/2027-01-02`` or five or six cron fields (``H`` hashes ``key``)."""
+    """Parse texts: ``2026-12-25``, ``2026-12-24/2027-01-02``, or five or six cron fields (``H`` hashes ``key``).
+
+    Raises ``InvalidSchedule``.
+    """
     dates: list[DateRange] = []
     crons: list[Cron] = []
     for text in texts:
         if match := _DATES.fullmatch(text):
             dates.append(_parse_dates(text, [int(group) for group in match.groups() if group]))
         else:
-            crons.append(_parse_matching(text, key))
+            crons.append(_parse_cron_exclusion(text, key))
     return Exclusions(dates=_merge_dates(dates), crons=_join_crons(crons))
 
 
@@ -100,14 +105,21 @@ def _parse_dates(text: str, numbers: list[int]) -> DateRange:
         first = day_number(*numbers[:3])
         last = day_number(*numbers[3:]) if numbers[3:] else first
     except ValueError:
-        raise InvalidSchedule(text, "is no date of the calendar", subject="exclusion", position=0) from None
+        raise InvalidSchedule(
+            text,
+            "is not a valid date",
+            subject="exclusion",
+            position=0,
+            length=len(text),
+            hint="write it like 2026-12-25",
+        ) from None
     if last < first:
         raise InvalidSchedule(text, "ends before it starts", subject="exclusion", position=0)
     return DateRange(first, last)
 
 
-def _parse_matching(text: str, key: str) -> Cron:
-    """Five fields exclude whole minutes."""
+def _parse_cron_exclusion(text: str, key: str) -> Cron:
+    """Parse a cron expression; five fields exclude whole minutes."""
     with_seconds = len(text.split()) == 6
     try:
         cron = parse_cron(text, dialect="seconds" if with_seconds else "standard", key=key)
@@ -117,7 +129,7 @@ def _parse_matching(text: str, key: str) -> Cron:
 
 
 def _merge_dates(dates: list[DateRange]) -> tuple[DateRange, ...]:
-    """In order, without overlaps."""
+    """Sort the ranges and join those that overlap or touch."""
     merged: list[DateRange] = []
     for span in sorted(dates, key=_first_day):
         if merged and span.first_day <= merged[-1].last_day + 1:
@@ -128,7 +140,7 @@ def _merge_dates(dates: list[DateRange]) -> tuple[DateRange, ...]:
 
 
 def _join_crons(crons: list[Cron]) -> tuple[Cron, ...]:
-    """Those that differ in a single field as one: what either of two fields allows, beside the same others."""
+    """Join expressions that differ in a single field, whose allowed values are then united."""
     rows = [attrgetter(*_COLUMNS)(cron) for cron in crons]
     before = len(rows) + 1
     while 1 < len(rows) < before:
@@ -143,7 +155,7 @@ def _join_crons(crons: list[Cron]) -> tuple[Cron, ...]:
 
 
 def _first_free_day(crons: tuple[Cron, ...], day: int) -> int:
-    """The first day from ``day`` on that none of the expressions matches; one past every date when there is none."""
+    """Return the first day from ``day`` on that no expression matches, or a day past the last date."""
     if not crons or day < FIRST_DAY:
         return day
     for months_passed in range(12 * SEARCH_YEARS):
@@ -159,7 +171,7 @@ def _first_free_day(crons: tuple[Cron, ...], day: int) -> int:
 
 
 def _cover_every_day(crons: tuple[Cron, ...]) -> bool:
-    """Whether between them they match all days of every kind of month there is."""
+    """Whether the expressions together match all days of every kind of month."""
     return all(
         _excluded_days(crons, year, month, first) == (2 << month_length(year, month)) - 2
         for month in range(1, 13)
@@ -177,9 +189,9 @@ def _excluded_days(crons: tuple[Cron, ...], year: int, month: int, first: int) -
 
 
 def _covers(exclusion: Cron, cron: Cron) -> bool:
-    """Whether it has every time of the day that ``cron`` has."""
+    """Whether the exclusion matches every time of day of ``cron``."""
     return not (cron.seconds & ~exclusion.seconds or cron.minutes & ~exclusion.minutes or cron.hours & ~exclusion.hours)
 
 
-def _all_day(cron: Cron) -> Cron:
+def _cover_whole_day(cron: Cron) -> Cron:
     return replace(cron, seconds=ALL_SIXTY, minutes=ALL_SIXTY, hours=ALL_HOURS)

@@ -1,4 +1,4 @@
-"""Fixed intervals: Go's duration text, and a rule that counts from an anchor and so never drifts."""
+"""Fixed intervals: the rule, which counts from an anchor and so never drifts, and Go's duration text."""
 
 import re
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from chronos.core.calendar import LAST_US
 from chronos.errors import InvalidSchedule
 
-SHORTEST_JOB_INTERVAL_US = 100_000  # what a job may ask for; a schedule as a value may be finer
+SHORTEST_JOB_INTERVAL_US = 100_000  # the limit of a job; a schedule as a value may be shorter
 
 _UNIT_NS = {
     "ns": 1,
@@ -24,13 +24,13 @@ _PART = re.compile(r"([0-9]*)(\.?)([0-9]*)([^0-9.+\-]*)")
 
 @dataclass(frozen=True, slots=True)
 class EveryRule:
-    """start + k · period for whole k ≥ 0; without a start, counted from the instant asked."""
+    """The instants start + k · period, k = 0, 1, …; without a start, counted from the instant passed to ``next_us``."""
 
     period_us: int
     start_us: int | None = None
 
     def next_us(self, after_us: int) -> int | None:
-        """The first occurrence strictly after ``after_us``."""
+        """Return the first occurrence strictly after ``after_us``."""
         if self.start_us is None:
             next_us = after_us + self.period_us
         elif after_us < self.start_us:
@@ -40,14 +40,14 @@ class EveryRule:
         return next_us if next_us <= LAST_US else None
 
     def count_us(self, after_us: int, until_us: int) -> int | None:
-        """How many occurrences there are with after < t <= until; None without a start."""
+        """Count the occurrences with after < t <= until; None without a start."""
         if self.start_us is None:
             return None
         return count_steps(self.start_us, self.period_us, after_us, until_us)
 
 
 def count_steps(start_us: int, period_us: int, after_us: int, until_us: int, limit: int | None = None) -> int:
-    """How many of start + k · period, k from 0 and below ``most``, lie after the one and up to the other instant."""
+    """Count the instants start + k · period, 0 <= k < ``limit``, with after < t <= until."""
 
     def count_until(us: int) -> int:
         count = max(0, (min(us, LAST_US) - start_us) // period_us + 1)
@@ -57,9 +57,10 @@ def count_steps(start_us: int, period_us: int, after_us: int, until_us: int, lim
 
 
 def parse_go_duration(text: str, *, expression: str | None = None, at: int = 0) -> int:
-    """Whole microseconds of a positive Go duration (``1h30m``, ``1.5s``); finer parts are rounded, never to zero.
+    """Return the microseconds of a positive Go duration (``1h30m``, ``1.5s``), rounded, but never to zero.
 
-    ``expression`` and ``at`` say within which text it stands, for the error.
+    ``expression`` and ``at`` are the surrounding text and the position in it, for the error. Raises
+    ``InvalidSchedule``.
     """
     source = text if expression is None else expression
 
@@ -72,7 +73,7 @@ def parse_go_duration(text: str, *, expression: str | None = None, at: int = 0) 
     nanoseconds = 0
     position = 0
     if body == "0":
-        raise fault("is zero, expected more than that")
+        raise fault("is zero, expected a positive duration")
     while position < len(body):
         match = _PART.match(body, position)
         if match is None or match.end() == position:
@@ -85,12 +86,12 @@ def parse_go_duration(text: str, *, expression: str | None = None, at: int = 0) 
         scale = _UNIT_NS[unit]
         nanoseconds += int(digits or 0) * scale + int(fraction or 0) * scale // 10 ** len(fraction)
         if nanoseconds > _LONGEST_NS:
-            raise fault("is longer than 292 years", "give a shorter one")
+            raise fault("is longer than 292 years", "use a shorter duration")
         position = match.end()
     if nanoseconds == 0:
-        raise fault("is zero, expected more than that")
+        raise fault("is zero, expected a positive duration")
     if text[0] == "-":
-        raise fault("is negative, expected more than zero")
+        raise fault("is negative, expected a positive duration")
     return max(1, (nanoseconds + 500) // 1000)
 
 

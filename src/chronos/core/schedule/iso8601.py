@@ -1,7 +1,8 @@
 """ISO 8601 repeating intervals: ``R5/2026-01-31T09:00:00Z/P1M``, ``R/start/end``, and bare periods (``P3W``).
 
-Occurrence n is start + n · period, never the one before plus a period: months and years first, clamped to the
-month's end, then weeks and days on the zone's wall clock, then hours, minutes and seconds as exact time.
+Occurrence n is start + n · period, not the previous occurrence plus a period. Months and years are added first,
+clamped to the end of the month; then weeks and days on the zone's wall clock; then hours, minutes and seconds as exact
+time.
 """
 
 import re
@@ -25,7 +26,7 @@ from chronos.core.schedule.interval import count_steps
 from chronos.core.schedule.timezones import Zone
 from chronos.errors import InvalidSchedule
 
-_MONTH_US = 2_629_746 * SECOND_US  # the Gregorian mean, so that an estimate never drifts away
+_MONTH_US = 2_629_746 * SECOND_US  # the Gregorian mean, so that estimates do not drift
 _NUMBER = r"(\d{1,9})"
 _LAST_NUMBER = r"(\d{1,9}(?:[.,]\d{1,9})?)"
 _PERIOD = re.compile(
@@ -34,26 +35,26 @@ _PERIOD = re.compile(
     re.ASCII,
 )
 _INSTANT = re.compile(r"\d{4}-\d\d-\d\d(?:[Tt]\d\d:\d\d(?::\d\d(?:[.,]\d{1,9})?)?(?:[Zz]|[+-]\d\d:\d\d)?)?", re.ASCII)
-_LENIENT = re.compile(r"T24|[+-]\d\d:[6-9]\d$", re.ASCII)  # what fromisoformat lets pass, in one Python or another
+_LENIENT = re.compile(r"T24|[+-]\d\d:[6-9]\d$", re.ASCII)  # accepted by fromisoformat of some Python versions
 _REPEAT = re.compile(r"R(\d{1,9})?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Period:
-    """A calendar duration: months and days are the calendar's, microseconds are exact time."""
+    """A calendar duration: calendar months and days, and exact time in microseconds."""
 
     months: int = 0
     days: int = 0
     us: int = 0
 
     def mean_us(self) -> int:
-        """Its mean length."""
+        """Return the mean length."""
         return self.months * _MONTH_US + self.days * DAY_S * SECOND_US + self.us
 
 
 @dataclass(frozen=True, slots=True)
 class PeriodRule:
-    """start + n · period, n from 0; ``count`` occurrences in all, or without end."""
+    """The instants start + n · period for n = 0, 1, …; ``count`` in all, or without end."""
 
     period: Period
     zone: Zone
@@ -61,10 +62,10 @@ class PeriodRule:
     count: int | None = None
 
     def next_us(self, after_us: int) -> int | None:
-        """The first occurrence strictly after ``after_us``; without a start, one period after it."""
+        """Return the first occurrence strictly after ``after_us``; without a start, one period after it."""
         if self.start_us is None:
             return None if self.count == 0 else self._occurrence(after_us, 1)
-        after_us = min(after_us, LAST_US)  # beyond it there is nothing, and the estimate would be far off
+        after_us = min(after_us, LAST_US)  # nothing occurs later, and the estimate would be far off
         n = max(0, (after_us - self.start_us) // self.period.mean_us())
         while n > 0 and _is_after(self._occurrence(self.start_us, n), after_us):
             n -= 1
@@ -73,13 +74,13 @@ class PeriodRule:
         return occurrence_us if self.count is None or n < self.count else None
 
     def count_us(self, after_us: int, until_us: int) -> int | None:
-        """How many occurrences there are with after < t <= until; None where only a walk can tell."""
+        """Count the occurrences with after < t <= until; None if that requires walking through them."""
         if self.start_us is None or self.period.months or self.period.days:
             return None
         return count_steps(self.start_us, self.period.us, after_us, until_us, self.count)
 
     def _occurrence(self, start_us: int, n: int) -> int | None:
-        """start + n · period, or None past the calendar's end."""
+        """Return start + n · period, or None past the end of the calendar."""
         if n == 0:
             return start_us
         exact_us = n * self.period.us
@@ -90,7 +91,7 @@ class PeriodRule:
             if day > LAST_DAY:
                 return None
             if months:
-                # In the west the calendar's first hours still read as the last day of the year before it.
+                # West of UTC, the calendar's first hours are on the last day of the year before it.
                 year, month, dom = to_year_month_day(day) if day >= FIRST_DAY else (0, 12, 31)
                 years, month0 = divmod(month - 1 + months, 12)
                 year, month = year + years, month0 + 1
@@ -110,9 +111,9 @@ def _is_after(occurrence_us: int | None, after_us: int) -> bool:
 
 
 def parse_period(text: str, *, expression: str | None = None, at: int = 0) -> Period:
-    """``P1Y2M10DT2H30M``, ``P3W``, ``PT1.5H``: upper case, in order, a fraction only in the last, time part.
+    """Parse ``P1Y2M10DT2H30M``, ``P3W`` or ``PT1.5H``: upper case, in order, a fraction only in the last time part.
 
-    What is finer than a microsecond is rounded, never to zero.
+    Rounds to microseconds, but never to zero. Raises ``InvalidSchedule``.
     """
     source = text if expression is None else expression
     match = _PERIOD.fullmatch(text)
@@ -149,12 +150,15 @@ def parse_period(text: str, *, expression: str | None = None, at: int = 0) -> Pe
 
 
 def is_instant(text: str) -> bool:
-    """Whether a text has the shape of a date and time, right or wrong."""
+    """Whether a text has the shape of a date and time, valid or not."""
     return _INSTANT.fullmatch(text) is not None
 
 
 def parse_instant(text: str, zone: Zone) -> int | None:
-    """Microseconds of an RFC 3339 instant; without an offset it is the zone's wall time. None: it is none."""
+    """Return the microseconds of an RFC 3339 instant, or None if the text is not one.
+
+    Without an offset, the text is a wall time of the zone.
+    """
     moment = _parse_datetime(text)
     if moment is None:
         return None
@@ -164,7 +168,7 @@ def parse_instant(text: str, zone: Zone) -> int | None:
 
 
 def parse_wall(text: str) -> int | None:
-    """The second of the wall clock that an instant without an offset names; None for any other text."""
+    """Return the wall second of an instant without an offset; None for any other text."""
     moment = _parse_datetime(text)
     return None if moment is None or moment.tzinfo is not None else _wall_s(moment)
 
@@ -190,7 +194,10 @@ def _in_calendar(us: int) -> int | None:
 
 
 def parse_interval(text: str, *, zone: Zone, start_us: int | None = None) -> PeriodRule:
-    """A repeating interval or a bare period; ``start_us`` anchors one that has no start of its own."""
+    """Parse a repeating interval or a bare period. ``start_us`` is the start if the text has none.
+
+    Raises ``InvalidSchedule``.
+    """
     parts = text.split("/")
 
     def fault(reason: str, part: str = "", hint: str | None = None) -> InvalidSchedule:
@@ -219,7 +226,7 @@ def parse_interval(text: str, *, zone: Zone, start_us: int | None = None) -> Per
     if len(parts) == 3:
         start_us = parse_instant(parts[1], zone)
         if start_us is None:
-            raise fault(f'has the start "{parts[1][:64]}", which is no date and time', parts[1])
+            raise fault(f'has the start "{parts[1][:64]}", which is not a date and time', parts[1])
     if len(parts) == 3 and start_us is not None and (end_us := parse_instant(parts[2], zone)) is not None:
         period = Period(us=end_us - start_us)
         if period.us <= 0:

@@ -1,7 +1,7 @@
-"""Finding one's way among the instants of a schedule: how many, which is the last, in work that has a bound.
+"""Counts the instants of a range and finds the last or the nth one, in bounded time.
 
-A gap may be years of a schedule that fires every second. Where the rule can count, nothing is walked; where it cannot,
-a walk stops after so many steps and says how far it came.
+A range may be years of a schedule that fires every second. If the rule can count, no instant is visited. Otherwise a
+walk stops after a limited number of steps and reports how far it came.
 """
 
 from collections.abc import Iterator
@@ -11,33 +11,33 @@ from typing import Protocol
 
 
 class Instants(Protocol):
-    """What planning needs of a schedule: the same answers on every node, whatever the time is there."""
+    """The part of a schedule that planning needs. Its answers do not depend on the node or on the current time."""
 
     @property
     def jitter_us(self) -> int:
-        """How long after its instant a run may be due, at most."""
+        """The longest delay between an instant and the time its run is due."""
 
     def next_us(self, after_us: int, /) -> int | None:
-        """The first instant strictly after the given one."""
+        """Return the first instant strictly after ``after_us``."""
 
     def count_us(self, after_us: int, until_us: int, /) -> int | None:
-        """How many instants there are with after < t <= until; None where only a walk can tell."""
+        """Count the instants with after < t <= until; None if that requires a walk."""
 
     def due_us(self, scheduled_us: int, /) -> int:
-        """When the run of an instant is due: never before it, at most ``jitter_us`` after it."""
+        """Return when the run of an instant is due: never before it, at most ``jitter_us`` after it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstantCount:
-    """How many instants there are, or, when it is not exact, the first so many of them."""
+    """A count of instants. If it is not ``exact``, more instants follow ``last_us``."""
 
     count: int
-    last_us: int  # the last one counted
+    last_us: int  # the last instant counted
     exact: bool
 
 
 def walk(instants: Instants, first_us: int | None, until_us: int) -> Iterator[int]:
-    """``first_us``, whatever it is, and the instants after it up to ``until_us``."""
+    """Yield ``first_us`` and the instants after it up to ``until_us``."""
     at_us = first_us
     while at_us is not None and at_us <= until_us:
         yield at_us
@@ -45,23 +45,23 @@ def walk(instants: Instants, first_us: int | None, until_us: int) -> Iterator[in
 
 
 def count_instants(instants: Instants, first_us: int, until_us: int, steps: int) -> InstantCount:
-    """How many instants there are from ``first_us``, which counts, to ``until_us``; at most ``steps`` are walked."""
+    """Count the instants from ``first_us`` to ``until_us``, both included; visits at most ``steps`` of them."""
     counted = instants.count_us(first_us, until_us)
     if counted is not None:
         return InstantCount(count=1 + counted, last_us=last_us(instants, first_us, until_us), exact=True)
     count, reached_us = 0, first_us
-    for reached_us in islice(walk(instants, first_us, until_us), steps):  # noqa: B007 - the last one is wanted
+    for reached_us in islice(walk(instants, first_us, until_us), steps):  # noqa: B007 - used after the loop
         count += 1
     following_us = instants.next_us(reached_us)
     return InstantCount(count=count, last_us=reached_us, exact=following_us is None or following_us > until_us)
 
 
 def last_us(instants: Instants, first_us: int, until_us: int) -> int:
-    """The last instant up to ``until_us``, or ``first_us`` when none follows it: a search by halves."""
+    """Return the last instant up to ``until_us``, or ``first_us`` if no instant follows it. A binary search."""
     following_us = instants.next_us(first_us)
-    if following_us is None or following_us > until_us:  # as a rule: only one is due
+    if following_us is None or following_us > until_us:  # the usual case: only one is due
         return first_us
-    low, high = following_us, until_us  # an instant follows every time before the last one, and none from it on
+    low, high = following_us, until_us  # before the last instant, another one follows
     while low < high:
         middle = (low + high) // 2
         next_us = instants.next_us(middle)
@@ -73,7 +73,7 @@ def last_us(instants: Instants, first_us: int, until_us: int) -> int:
 
 
 def nth_us(instants: Instants, first_us: int, n: int, until_us: int) -> int:
-    """The instant ``n`` steps after ``first_us``, of which there must be as many up to ``until_us``."""
+    """Return the instant ``n`` steps after ``first_us``. At least ``n`` must follow it up to ``until_us``."""
     if instants.count_us(first_us, until_us) is None:
         return next(islice(walk(instants, first_us, until_us), n, None))
     low, high = first_us, until_us
@@ -87,9 +87,10 @@ def nth_us(instants: Instants, first_us: int, n: int, until_us: int) -> int:
 
 
 def nth_last_instant_us(instants: Instants, first_us: int, until_us: int, count: int) -> int:
-    """The instant from which ``most`` are left up to ``until_us``; there must be as many from ``first_us``.
+    """Return the instant from which ``count`` instants are left up to ``until_us``.
 
-    For what cannot be counted: a search by halves that walks ``most`` steps at each.
+    At least ``count`` must lie between ``first_us`` and ``until_us``. For schedules that cannot count: a binary search
+    that walks ``count`` steps at each half.
     """
     low, high = first_us, until_us
     while low < high:

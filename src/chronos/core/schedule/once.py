@@ -1,4 +1,4 @@
-"""Rules that fire one time: at an instant, or a while after the schedule's start."""
+"""Rules that fire once: at an instant, or some time after the schedule's start."""
 
 from dataclasses import dataclass, field
 
@@ -8,23 +8,23 @@ from chronos.core.schedule.timezones import Zone
 
 @dataclass(frozen=True, slots=True)
 class OnceRule:
-    """One instant; ``wall`` is the second of the zone's own clock, for one that was written without an offset."""
+    """One instant; ``wall`` is its second on the zone's clock if it was written without an offset."""
 
     at_us: int
     wall: int | None = field(default=None, compare=False)
 
     def next_us(self, after_us: int) -> int | None:
-        """The instant, as long as it is still to come."""
+        """Return the instant if it is after ``after_us``, else None."""
         return self.at_us if self.at_us > after_us else None
 
     def count_us(self, after_us: int, until_us: int) -> int:
-        """One or none."""
+        """Return 1 or 0."""
         return int(after_us < self.at_us <= until_us)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delay:
-    """How long to wait: ``days`` on the wall clock, then ``us``; or until a time of the day so reached."""
+    """A delay: ``days`` on the wall clock, then ``us`` of exact time; or a time of day on the day reached."""
 
     days: int = 0
     us: int = 0
@@ -33,19 +33,19 @@ class Delay:
 
 @dataclass(frozen=True, slots=True)
 class DelayRule:
-    """Once, that long after the start. Without a start each answer is counted from the instant asked."""
+    """One instant, ``delay`` after the start; without a start, after the instant passed to ``next_us``."""
 
     delay: Delay
     zone: Zone
     start_us: int | None = None
 
     def next_us(self, after_us: int) -> int | None:
-        """The instant, as long as it is still to come."""
+        """Return the instant if it is after ``after_us``, else None."""
         at_us = self._delayed_from(after_us if self.start_us is None else self.start_us)
         return at_us if after_us < at_us <= LAST_US else None
 
     def count_us(self, after_us: int, until_us: int) -> int | None:
-        """One or none; None without a start."""
+        """Return 1 or 0; None without a start."""
         if self.start_us is None:
             return None
         at_us = self.next_us(after_us)

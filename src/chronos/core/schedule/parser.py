@@ -1,4 +1,4 @@
-"""From text to a schedule: tells the dialect by its shape and hands the text to the module that reads it."""
+"""Parses text to a schedule: detects the dialect by its shape and calls the parser of that dialect."""
 
 import re
 from collections.abc import Iterable
@@ -30,6 +30,7 @@ _ZONE_PREFIX = "CRON_TZ="
 _EVERY = "@every "
 _ISO8601 = re.compile(r"P[0-9T].*|R[0-9]*/.*", re.ASCII | re.DOTALL)
 _CLOCK_FIELD = re.compile(r"[0-9*?,/\-()H]+", re.ASCII)
+_INSTANT_HINT = "write it like 2027-01-01T09:00:00Z"
 _SPLIT = re.compile(r"[ \t]+")
 
 
@@ -45,10 +46,11 @@ def parse_schedule(
     exclude: Iterable[str] = (),
     key: str = "",
 ) -> Schedule:
-    """The schedule of a text. Raises ``InvalidSchedule``, whose message says what is wrong, where, what to do.
+    """Parse a schedule. Raises ``InvalidSchedule``, whose message says what is wrong, where, and what to do.
 
-    ``timezone`` is an IANA name, UTC by default; what the text itself says goes before the arguments. ``start`` and
-    ``end`` bound the instants, both included; ``start`` anchors intervals. ``key`` is what ``H`` and ``jitter`` hash.
+    * ``timezone``: an IANA name, UTC by default. The text itself overrides the arguments.
+    * ``start``, ``end``: bounds of the instants, both included. ``start`` anchors intervals.
+    * ``key``: hashed for ``H`` and ``jitter``.
     """
     _check_type("schedule", expression, str, "text")
     _check_length("schedule", expression)
@@ -64,11 +66,11 @@ def parse_schedule(
         if kind == "words":
             reading = read_words(text)
             kind = _detect_dialect(reading.expression)
-        return _schedule(
+        return _build_schedule(
             expression,
             reading,
             kind,
-            zone=_zone(timezone if reading.timezone is None else reading.timezone),
+            zone=_find_zone(timezone if reading.timezone is None else reading.timezone),
             literal=reading.literal or dst == "literal",
             start=reading.start or start,
             end=reading.end or end,
@@ -77,14 +79,14 @@ def parse_schedule(
             key=key,
         )
     except InvalidSchedule as error:
-        if error.expression == text != expression:  # the zone's prefix belongs to what was written
+        if error.expression == text != expression:  # show the zone prefix too
             raise error.within(expression, len(expression) - len(text)) from None
-        if error.expression == reading.expression != text:  # words: the fault is in what they were translated to
+        if error.expression == reading.expression != text:  # the error is in the translation of the words
             raise error.translated(expression) from None
         raise
 
 
-def _schedule(
+def _build_schedule(
     expression: str,
     reading: Reading,
     kind: str,
@@ -97,16 +99,16 @@ def _schedule(
     exclude: list[str],
     key: str,
 ) -> Schedule:
-    start_us = _instant("start", start, zone)
-    end_us = _instant("end", end, zone)
+    start_us = _parse_bound("start", start, zone)
+    end_us = _parse_bound("end", end, zone)
     if start_us is not None and end_us is not None and end_us < start_us:
         raise InvalidSchedule(expression, "ends before it starts")
     rule: Rule
     if reading.delay is not None:
         rule = DelayRule(reading.delay, zone, start_us)
     else:
-        rule = _rule(reading.expression, kind, zone=zone, literal=literal, start_us=start_us, key=key)
-    jitter_us = _jitter_us(jitter)
+        rule = _parse_rule(reading.expression, kind, zone=zone, literal=literal, start_us=start_us, key=key)
+    jitter_us = _parse_jitter(jitter)
     schedule = Schedule(
         rule=rule,
         zone=zone,
@@ -118,15 +120,22 @@ def _schedule(
         text=expression,
     )
     if exclude and _is_fully_excluded(schedule):
-        raise InvalidSchedule(expression, "never runs: its exclusions leave nothing over")
+        raise InvalidSchedule(expression, "never runs: its exclusions leave no run")
     return schedule
 
 
-def _rule(text: str, kind: str, *, zone: Zone, literal: bool, start_us: int | None, key: str) -> Rule:
+def _parse_rule(text: str, kind: str, *, zone: Zone, literal: bool, start_us: int | None, key: str) -> Rule:
     if kind == "once":
         at_us = parse_instant(text, zone)
         if at_us is None:
-            raise InvalidSchedule(text, "is no date and time of the calendar", subject="instant", position=0)
+            raise InvalidSchedule(
+                text,
+                "is not a valid date and time",
+                subject="instant",
+                position=0,
+                length=len(text),
+                hint=_INSTANT_HINT,
+            )
         return OnceRule(at_us, parse_wall(text))
     if kind == "iso8601":
         return parse_interval(text, zone=zone, start_us=start_us)
@@ -139,7 +148,7 @@ def _rule(text: str, kind: str, *, zone: Zone, literal: bool, start_us: int | No
 
 
 def _detect_dialect(text: str) -> str:
-    """The dialect of a text, by its shape alone."""
+    """Return the dialect of a text, judged by its shape."""
     if text.startswith("@"):
         return "standard"
     if _ISO8601.fullmatch(text):
@@ -147,21 +156,21 @@ def _detect_dialect(text: str) -> str:
     if is_instant(text):
         return "once"
     fields = _SPLIT.split(text.strip(" \t"))
-    starred = "*" in fields and '"' not in text  # words hold a star in quoted expressions only
+    starred = "*" in fields and '"' not in text  # in words, a star stands only in quoted expressions
     if starred or (len(fields) >= 2 and all(_CLOCK_FIELD.fullmatch(field) for field in fields[:2])):
         return "seconds" if len(fields) == 6 else "standard"
     return "words"
 
 
 def _split_zone(expression: str, dialect: str, timezone: str | None) -> tuple[str, str | None]:
-    """``CRON_TZ=Europe/Paris 0 9 * * *`` is an expression and a zone."""
+    """Split ``CRON_TZ=Europe/Paris 0 9 * * *`` into the expression and the zone."""
     if dialect == "posix" or not expression.startswith(_ZONE_PREFIX):
         return expression, timezone
     name, _, text = expression.removeprefix(_ZONE_PREFIX).partition(" ")
     return text.lstrip(" \t"), name
 
 
-def _zone(name: str | None) -> Zone:
+def _find_zone(name: str | None) -> Zone:
     if name is None:
         return get_zone("UTC")
     _check_length("timezone", name)
@@ -172,7 +181,7 @@ def _zone(name: str | None) -> Zone:
         raise InvalidSchedule(name, reason, subject="unknown time zone") from None
 
 
-def _instant(subject: str, value: datetime | str | None, zone: Zone) -> int | None:
+def _parse_bound(subject: str, value: datetime | str | None, zone: Zone) -> int | None:
     if value is None:
         return None
     _check_type(subject, value, datetime | str, "a datetime with a time zone, or text")
@@ -185,12 +194,13 @@ def _instant(subject: str, value: datetime | str | None, zone: Zone) -> int | No
     else:
         us = to_us(value)
     if us is None or not FIRST_US <= us <= LAST_US:
-        hint = "write it like 2027-01-01T09:00:00Z"
-        raise InvalidSchedule(str(value), f'is "{value}", which is no date and time', subject=subject, hint=hint)
+        raise InvalidSchedule(
+            str(value), f'is "{value}", which is not a date and time', subject=subject, hint=_INSTANT_HINT
+        )
     return us
 
 
-def _jitter_us(value: timedelta | str | None) -> int:
+def _parse_jitter(value: timedelta | str | None) -> int:
     if value is None:
         return 0
     _check_type("jitter", value, timedelta | str, 'a timedelta or a duration like "30s"')
@@ -213,22 +223,22 @@ def _collect_exclusions(exclude: Iterable[str], from_words: tuple[str, ...]) -> 
     for text in texts:
         if not isinstance(text, str) or len(text) > MAX_LENGTH:
             raise InvalidSchedule(
-                str(text)[:MAX_LENGTH], "is no date, date range or cron expression", subject="exclusion"
+                str(text)[:MAX_LENGTH], "is not a date, date range or cron expression", subject="exclusion"
             )
     return texts
 
 
 def _is_fully_excluded(schedule: Schedule) -> bool:
-    """Whether there is no run that would be there without the exclusions."""
+    """Whether the exclusions remove every run."""
     if isinstance(schedule.rule, DelayRule) and not schedule.anchored:
-        return False  # "in 2 hours" depends on when one asks
+        return False  # "in 2 hours" is counted from the current time
     before_us = (schedule.start_us or 0) - 1
     unrestricted = replace(schedule, exclude=NO_EXCLUSIONS)
     return schedule.next_us(before_us) is None and unrestricted.next_us(before_us) is not None
 
 
 def _check_type(subject: str, value: object, allowed: type | UnionType, expected: str) -> None:
-    """What a type checker would find, as an error that helps those who do not run one."""
+    """Raise ``InvalidSchedule`` for a type that a type checker would reject."""
     if not isinstance(value, allowed):
         raise InvalidSchedule(
             repr(value)[:MAX_LENGTH], f"must be {expected}, got {type(value).__name__}", subject=subject

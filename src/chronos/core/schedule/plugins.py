@@ -1,8 +1,8 @@
-"""Schedules that other packages bring: ``@name`` or ``@name and what it is told``, found as entry points.
+"""Custom schedules of other packages: ``@name`` or ``@name argument``, registered as entry points.
 
-An entry point of the group ``chronos.schedules`` names an object with ``next_after``, or whatever makes one of the
-text behind the name and the time zone. Finding code that is installed is like importing it: the one thing here that
-is not pure. What is found has to be, as every node asks it for itself.
+An entry point of the group ``chronos.schedules`` is an object with ``next_after``, or a factory that creates one from
+the argument and the time zone. Looking up entry points is like an import: the only impure step in this package. The
+schedule itself must be pure, because every node evaluates it.
 """
 
 import re
@@ -24,64 +24,62 @@ _CUSTOM_TEXT = re.compile(r"@([a-z][a-z0-9_-]*)(?:[ \t].*)?", re.DOTALL)
 
 
 class CustomSchedule(Protocol):
-    """What a package brings."""
+    """A schedule that another package implements."""
 
     def next_after(self, instant: datetime, /) -> datetime | None:
-        """The first instant strictly after ``instant``, which is in UTC; None when there is none."""
+        """Return the first instant strictly after ``instant``, which is in UTC; None if no instant follows."""
 
 
 @dataclass(frozen=True, slots=True)
 class CustomRule:
-    """Asks an object of another package, and does not believe everything it says."""
+    """A rule that calls an object of another package and validates its answers."""
 
     text: str
     zone: Zone
     custom: CustomSchedule = field(compare=False, repr=False)
 
     def next_us(self, after_us: int) -> int | None:
-        """The first instant strictly after ``after_us``. Raises ``InvalidSchedule`` if the object cannot say."""
+        """Return the first instant strictly after ``after_us``. Raises ``InvalidSchedule`` if the object fails."""
         after = from_us(max(after_us, FIRST_US))
         try:
             answer = self.custom.next_after(after)
             is_instant = isinstance(answer, datetime) and answer.utcoffset() is not None
         except Exception as error:
-            raise _invalid(
-                self.text, f"failed when it was asked for its next instant: {_format_error(error)}"
-            ) from error
+            raise _invalid(self.text, f"failed in next_after: {_format_error(error)}") from error
         if answer is None:
             return None
         if not is_instant:
-            raise _invalid(self.text, f"answered {answer!r}, which is no datetime with a time zone")
+            raise _invalid(self.text, f"returned {answer!r}, expected a datetime with a time zone")
         answer_us = to_us(answer)
         if answer_us <= after_us:
-            raise _invalid(self.text, f"answered {answer.isoformat()}, which is not after {after.isoformat()}")
+            raise _invalid(self.text, f"returned {answer.isoformat()}, expected an instant after {after.isoformat()}")
         return answer_us if answer_us <= LAST_US else None
 
     def count_us(self, after_us: int, until_us: int) -> int | None:
-        """None: only a walk can tell."""
+        """Return None: counting requires a walk."""
         return None
 
 
 def custom_names() -> list[str]:
-    """The names that packages have registered, as they are written."""
+    """Return the registered names, as users write them."""
     return [f"@{name}" for name in _registered()]
 
 
 def is_custom(text: str) -> bool:
-    """Whether a package has registered the name that a text begins with."""
+    """Whether a text begins with a registered name."""
     match = _CUSTOM_TEXT.fullmatch(text)
     return match is not None and match[1] in _registered()
 
 
 def parse_custom(text: str, zone: Zone) -> CustomRule:
-    """The rule of a text that is one. Raises ``InvalidSchedule``."""
+    """Return the rule of a text for which ``is_custom`` is true. Raises ``InvalidSchedule``."""
     name, _, argument = text.removeprefix("@").replace("\t", " ").partition(" ")
     return CustomRule(text, zone, _load(text, _registered()[name], argument.strip(), zone.name))
 
 
 @cache
 def _registered() -> "dict[str, EntryPoint]":
-    from importlib.metadata import entry_points  # noqa: PLC0415 - it takes longer than most schedules
+    from importlib.metadata import entry_points  # noqa: PLC0415 - a slow import, rarely needed
 
     return {entry_point.name: entry_point for entry_point in entry_points(group=ENTRY_POINT_GROUP)}
 
@@ -94,7 +92,7 @@ def _load(text: str, entry_point: "EntryPoint", argument: str, timezone: str) ->
     if isinstance(loaded, type) or not hasattr(loaded, "next_after"):
         return _call_factory(text, loaded, argument, timezone)
     if argument:
-        raise _invalid(text, f'takes nothing behind its name, got "{argument}"')
+        raise _invalid(text, f'takes no argument, got "{argument}"')
     schedule: CustomSchedule = loaded
     return schedule
 
@@ -105,9 +103,9 @@ def _call_factory(text: str, factory: Callable[..., Any], argument: str, timezon
     except ValueError as error:
         raise _invalid(text, _format_error(error, message_only=True)) from error
     except Exception as error:
-        raise _invalid(text, f"could not be made: {_format_error(error)}") from error
+        raise _invalid(text, f"could not be created: {_format_error(error)}") from error
     if not callable(getattr(schedule, "next_after", None)):
-        raise _invalid(text, f"is a {type(schedule).__name__}, which has no next_after")
+        raise _invalid(text, f"is a {type(schedule).__name__} without next_after")
     return schedule
 
 

@@ -1,4 +1,4 @@
-"""A schedule: a rule, the window it is in force, what it leaves out. A pure value with one essential method."""
+"""A schedule: a rule, the window in which it applies, and exclusions. A pure value with one essential method."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -15,20 +15,20 @@ from chronos.core.schedule.once import DelayRule, OnceRule
 from chronos.core.schedule.plugins import CustomRule
 from chronos.core.schedule.timezones import Zone
 
-_MAX_EXCLUDED_STRETCHES = 10_000  # excluded stretches an answer may pass over before the schedule counts as ended
+_MAX_EXCLUDED_STRETCHES = 10_000  # per search; after that many, the schedule counts as ended
 
-_NEAR_S = 2 * DAY_S  # more than any clock goes back
+_NEAR_S = 2 * DAY_S  # longer than any fold
 _CALENDAR_END_S = (LAST_DAY + 1) * DAY_S
 
 Rule = CronRule | EveryRule | PeriodRule | OnceRule | DelayRule | CustomRule
-_Fixed = CronRule | OnceRule | CustomRule  # whose instants nothing has to anchor
+_Fixed = CronRule | OnceRule | CustomRule  # rules that need no anchor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """When something is due. Immutable and hashable; two of the same rule, zone, window and exclusions are equal.
+    """A schedule. Immutable and hashable; schedules with the same rule, zone, window and exclusions are equal.
 
-    Its own methods take and give aware datetimes; those ending in ``_us`` whole microseconds since 1970 UTC.
+    Public methods take and return aware datetimes. Methods whose name ends in ``_us`` use microseconds since 1970 UTC.
     """
 
     rule: Rule
@@ -40,7 +40,7 @@ class Schedule:
     key: str = ""
     text: str = field(default="", compare=False)
     _plain: bool = field(init=False, repr=False, compare=False)
-    _excluded: Exclusions = field(init=False, repr=False, compare=False)  # as the search sees them
+    _excluded: Exclusions = field(init=False, repr=False, compare=False)  # simplified for the search
 
     def __post_init__(self) -> None:
         excluded = self.exclude or NO_EXCLUSIONS
@@ -50,7 +50,7 @@ class Schedule:
         object.__setattr__(self, "_excluded", excluded)
 
     def next_after(self, instant: datetime) -> datetime | None:
-        """The first instant strictly after ``instant``, in UTC; None when there is none."""
+        """Return the first instant strictly after ``instant``, in UTC; None if no instant follows."""
         after_us = to_us(instant)
         if not FIRST_US <= after_us <= LAST_US:
             after_us = _within_calendar(after_us)
@@ -58,7 +58,7 @@ class Schedule:
         return None if next_us is None else from_us(next_us)
 
     def between(self, a: datetime, b: datetime) -> Iterator[datetime]:
-        """Every instant t with a < t <= b, in order."""
+        """Yield every instant t with a < t <= b, in order."""
         last_us = to_us(b)
         next_us = self.next_us(_within_calendar(to_us(a)))
         while next_us is not None and next_us <= last_us:
@@ -66,16 +66,16 @@ class Schedule:
             next_us = self.next_us(next_us)
 
     def describe(self) -> str:
-        """The schedule in words, which ``parse_schedule`` reads back."""
+        """Return the schedule in words that ``parse_schedule`` reads back: "Weekdays at 09:00, Europe/Paris"."""
         return describe(self)
 
     def next_us(self, after_us: int) -> int | None:
-        """``next_after`` in microseconds."""
+        """Return ``next_after`` in microseconds."""
         if self._plain:
             return self.rule.next_us(after_us)
         if self.start_us is not None and after_us < self.start_us:
             after_us = self.start_us - 1
-        rule, asked_us = self.rule, after_us
+        rule, original_us = self.rule, after_us
         for _ in range(_MAX_EXCLUDED_STRETCHES):
             candidate_us = rule.next_us(after_us)
             if candidate_us is None or (self.end_us is not None and candidate_us > self.end_us):
@@ -86,11 +86,11 @@ class Schedule:
             if resume_us > LAST_US:
                 return None
             after_us = max(candidate_us, resume_us - 1)
-            rule = self.anchor(asked_us).rule  # an interval without a start goes on counting from the instant asked
+            rule = self.anchor(original_us).rule  # an interval without a start is counted from the caller's instant
         return None
 
     def count_us(self, after_us: int, until_us: int) -> int | None:
-        """How many instants there are with after < t <= until, without walking them; None where that takes a walk."""
+        """Count the instants with after < t <= until; None if that requires a walk."""
         if self._excluded:
             return None
         if self.start_us is not None:
@@ -100,7 +100,7 @@ class Schedule:
         return self.rule.count_us(after_us, until_us) if after_us < until_us else 0
 
     def due_us(self, scheduled_us: int) -> int:
-        """When the run of an instant is due: the instant plus its jitter, the same on every node."""
+        """Return when the run of an instant is due: the instant plus its jitter, which is the same on every node."""
         if not self.jitter_us:
             return scheduled_us
         digest = blake2b(f"{self.key}\0{scheduled_us}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
@@ -108,17 +108,17 @@ class Schedule:
 
     @property
     def anchored(self) -> bool:
-        """Whether its instants are fixed, rather than counted from the instant asked."""
+        """Whether the instants are fixed, rather than counted from the instant passed to ``next_after``."""
         return isinstance(self.rule, _Fixed) or self.rule.start_us is not None
 
     def anchor(self, start_us: int) -> "Schedule":
-        """The same schedule counted from ``start_us``, unless it is anchored already."""
+        """Return the schedule counted from ``start_us``, or the schedule itself if it is anchored."""
         if isinstance(self.rule, _Fixed) or self.rule.start_us is not None:
             return self
         return replace(self, rule=replace(self.rule, start_us=start_us), start_us=start_us)
 
     def _resume_us(self, run_us: int) -> int | None:
-        """From when to look on if ``found_us`` is excluded, else None."""
+        """Return when the search continues if ``run_us`` is excluded, else None."""
         if not self._excluded:
             return None
         second = run_us // SECOND_US
@@ -126,12 +126,12 @@ class Schedule:
         resume = self._excluded.resume_wall(self._nominal_wall(run_us, offset))
         if resume is None:
             return None
-        if until - second < _NEAR_S:  # a clock that goes back may show what lies before the excluded stretch
+        if until - second < _NEAR_S:  # a clock set back may show readings before the exclusion
             return min(resume - offset, until) * SECOND_US
         return (self.zone.to_utc(resume) if resume < _CALENDAR_END_S else resume) * SECOND_US
 
     def _nominal_wall(self, run_us: int, offset: int) -> int:
-        """The wall second a run stands for: the one that a gap left out, for a run which it moved."""
+        """Return the nominal wall second of a run: the skipped reading for a run that a gap moved."""
         wall = run_us // SECOND_US + offset
         if isinstance(self.rule, CronRule) and not self.rule.cron.matches_wall(wall):
             return self.rule.nominal_wall(run_us)
@@ -139,5 +139,5 @@ class Schedule:
 
 
 def _within_calendar(us: int) -> int:
-    """An instant to ask from: some that a datetime can hold, in a zone, lie outside the years of UTC."""
+    """Clamp an instant to the calendar: some datetimes with an offset lie outside the years of UTC."""
     return min(max(us, FIRST_US - 1), LAST_US)

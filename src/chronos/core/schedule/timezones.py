@@ -1,9 +1,9 @@
-"""Time zones as tables of whole seconds, from the ``tzdata`` package and nothing else.
+"""Time zones as tables of whole seconds, read only from the ``tzdata`` package.
 
-The standard library's ``zoneinfo`` prefers the operating system's files, so two machines may disagree, and it
-hides its transitions, which the search for the next instant needs. So the compiled files (RFC 9636) are read here::
+The standard library's ``zoneinfo`` prefers the operating system's files, so two machines may disagree. It also hides
+its transitions, which the search for the next instant needs. So this module reads the compiled files (RFC 9636)::
 
-    starts   [-inf, t1, t2, ...]   UTC second at which each offset comes into force
+    starts   [-inf, t1, t2, ...]   UTC second at which each offset takes effect
     offsets  [  o0, o1, o2, ...]   seconds east of UTC from then on
 """
 
@@ -18,31 +18,31 @@ from typing import Final
 from chronos.core.calendar import DAY_S, day_number, is_leap, month_length, weekday
 
 FOREVER: Final = 1 << 62
-_KNOWN_UNTIL_YEAR: Final = 2060  # recurring rules are expanded this far at first, and further when asked
+_KNOWN_UNTIL_YEAR: Final = 2060  # recurring rules are expanded this far at first, and further on demand
 _EXTEND_YEARS: Final = 60
-_RULE_PERIOD_S: Final = 367 * DAY_S  # within it a recurring rule comes up at least once
+_RULE_PERIOD_S: Final = 367 * DAY_S  # a recurring rule takes effect at least once within it
 _FAR_S: Final = day_number(2500, 1, 1) * DAY_S  # long after the last listed transition of any zone
 _CYCLE_S: Final = 146_097 * DAY_S
 _HEADER = 44
 
 
 def far_cycles_s(instant: int) -> int:
-    """Seconds of whole 400-year cycles that lead back from the far future, 0 before it.
+    """Return the seconds of whole 400-year cycles to subtract from an instant in the far future, else 0.
 
-    The calendar and every zone's rule repeat after 400 years, so tables need not reach beyond.
+    The calendar and the rule of every zone repeat after 400 years, so tables need not go further.
     """
     return 0 if instant < _FAR_S else ((instant - _FAR_S) // _CYCLE_S + 1) * _CYCLE_S
 
 
 class Zone:
-    """One time zone. Immutable to its users; its table only ever grows at the far end."""
+    """One time zone. Callers see it as immutable; its table only grows at the far end."""
 
     __slots__ = ("_rule", "_rule_from", "name", "table")
 
     def __init__(self, name: str, starts: list[int], offsets: list[int], rule: "_Rule | None", rule_from: int) -> None:
         self.name = name
         self._rule = rule
-        self._rule_from = rule_from  # the last listed transition, even one that changes only the zone's letters
+        self._rule_from = rule_from  # the last listed transition, even one that changes only the abbreviation
         #: (starts, offsets, horizon): complete for instants before ``horizon``. Starts end in FOREVER.
         self.table: tuple[list[int], list[int], int] = ([-FOREVER, *starts, FOREVER], offsets, FOREVER)
         if rule is not None:
@@ -50,19 +50,19 @@ class Zone:
             self._extend_to_year(_KNOWN_UNTIL_YEAR)
 
     def table_until(self, instant: int) -> tuple[list[int], list[int], int]:
-        """The table, complete at least until ``instant`` (UTC or wall seconds; a margin is kept)."""
+        """Return the table, complete at least until ``instant`` (UTC or wall seconds, with a margin)."""
         if instant >= self.table[2]:
             self._extend_to_year(1970 + instant // 31_556_952 + _EXTEND_YEARS)
         return self.table
 
     def offset_at(self, instant: int) -> int:
-        """Seconds east of UTC at a UTC second."""
+        """Return the seconds east of UTC at a UTC second."""
         instant -= far_cycles_s(instant)
         starts, offsets, _ = self.table_until(instant)
         return offsets[bisect_right(starts, instant) - 1]
 
     def span_at(self, instant: int) -> tuple[int, int]:
-        """The offset at a UTC second, and the second from which another one counts."""
+        """Return the offset at a UTC second, and the second at which it changes."""
         far_s = far_cycles_s(instant)
         instant -= far_s
         starts, offsets, _ = self.table_until(instant + _RULE_PERIOD_S)
@@ -70,20 +70,20 @@ class Zone:
         return offsets[i - 1], starts[i] + far_s
 
     def to_utc(self, wall: int) -> int:
-        """UTC second of a wall reading; in a gap the offset before it counts, in a fold the first pass."""
+        """Return the UTC second of a wall reading; in a gap by the offset before it, in a fold the first time."""
         far_s = far_cycles_s(wall)
         wall -= far_s
         starts, offsets, _ = self.table_until(wall)
-        # Offsets are under 26 h, so the right span starts no earlier than the one in force two days before.
+        # Offsets are under 26 h, so the right span starts no earlier than the span two days before.
         i = bisect_right(starts, wall - 2 * DAY_S) - 1
         while wall - offsets[i] >= starts[i + 1]:
-            if wall - offsets[i + 1] < starts[i + 1]:  # the reading falls into the gap before the next span
+            if wall - offsets[i + 1] < starts[i + 1]:  # the reading is in the gap before the next span
                 break
             i += 1
         return wall - offsets[i] + far_s
 
     def transitions(self, begin: int, end: int) -> list[tuple[int, int, int]]:
-        """(instant, offset before, offset after) of every change with begin < instant <= end."""
+        """Return (instant, offset before, offset after) of every change with begin < instant <= end."""
         far_s = far_cycles_s(begin)
         begin, end = begin - far_s, end - far_s
         starts, offsets, _ = self.table_until(end)
@@ -127,7 +127,7 @@ class _Rule:
 
     @classmethod
     def parse(cls, text: str) -> "_Rule | None":
-        """None when the zone keeps one offset for ever."""
+        """Parse the rule; None if the zone keeps its offset forever."""
         match = cls._PATTERN.fullmatch(text)
         if match is None:
             return None
@@ -137,7 +137,7 @@ class _Rule:
         return cls(std_s, dst_s, ((begin, _hms(begin_at or "2")), (end, _hms(end_at or "2"))))
 
     def transitions(self, year: int) -> list[tuple[int, int]]:
-        """(UTC second, offset from then on), in order."""
+        """Return (UTC second, offset from then on) of a year, in order."""
         if not 1 <= year <= 9999:
             return []
         (begin, begin_s), (end, end_s) = self._changes
@@ -156,7 +156,7 @@ def _hms(text: str) -> int:
 
 
 def _rule_day(text: str, year: int) -> int:
-    """Day number of ``M3.2.0`` (month, week, weekday), ``J60`` (1-365, no leap day) or ``59`` (0-365)."""
+    """Return the day number of ``M3.2.0`` (month, week, weekday), ``J60`` (1-365, no leap day) or ``59`` (0-365)."""
     if text[0] == "M":
         month, week, day_of_week = (int(part) for part in text[1:].split("."))
         first = day_number(year, month, 1)
@@ -174,7 +174,7 @@ def _decode(name: str, data: bytes) -> Zone:
         return unpack_from(">6l", data, at + 20)
 
     isut, isstd, leap, times, types, chars = counts(0)
-    second = _HEADER + times * 5 + types * 6 + chars + leap * 8 + isstd + isut  # the 32-bit block, passed over
+    second = _HEADER + times * 5 + types * 6 + chars + leap * 8 + isstd + isut  # after the 32-bit block
     isut, isstd, leap, times, types, chars = counts(second)
     at = second + _HEADER
     instants = unpack_from(f">{times}q", data, at)
@@ -187,7 +187,7 @@ def _decode(name: str, data: bytes) -> Zone:
     starts: list[int] = []
     offsets = [offset_of[0]]
     for instant, index in zip(instants, indexes, strict=True):
-        if offset_of[index] != offsets[-1]:  # a change of name only is no change
+        if offset_of[index] != offsets[-1]:  # ignore a change of the abbreviation only
             starts.append(instant)
             offsets.append(offset_of[index])
     return Zone(name, starts, offsets, _Rule.parse(footer), instants[-1] if instants else -FOREVER)
@@ -195,7 +195,7 @@ def _decode(name: str, data: bytes) -> Zone:
 
 @cache
 def zone_names() -> frozenset[str]:
-    """Every zone of the database, links included."""
+    """Return the names of all zones in the database, links included."""
     return frozenset(files("tzdata").joinpath("zones").read_text("ascii").split())
 
 
@@ -203,9 +203,9 @@ _ZONES: dict[str, Zone] = {}
 
 
 def get_zone(name: str) -> Zone:
-    """The zone of an IANA name, exactly spelt. Raises LookupError with a sentence that helps.
+    """Return the zone of an IANA name, spelt exactly. Raises LookupError with a suggestion.
 
-    There is one object for each name, whichever threads ask first: schedules compare their zones by identity.
+    There is one object per name, also with concurrent callers: schedules compare their zones by identity.
     """
     zone = _ZONES.get(name)
     if zone is None:

@@ -61,7 +61,7 @@ class Reaper:
         loop, me = asyncio.get_running_loop(), self._context.node.number
         asked_s = loop.time()
         nodes = [node for node in await self._context.store.nodes() if node.stopped_us is None]
-        silent = self._watch.observe(nodes, asked_s=asked_s, answered_s=loop.time())
+        silent = self._watch.observe(nodes, requested_s=asked_s, responded_s=loop.time())
         former = self._context.node.former_numbers
         ended = [
             node for node in nodes if node.number in former or (node.process is not None and has_ended(node.process))

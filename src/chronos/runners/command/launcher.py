@@ -1,4 +1,4 @@
-"""The node's side of ``supervisor``: starts it when it is first needed, sends it commands, and learns how they end."""
+"""CommandLauncher: the node's side of the ``supervisor``. Starts it on first use and sends it commands."""
 
 import array
 import asyncio
@@ -14,11 +14,11 @@ from typing import Any
 from chronos.process_identity import identify_this_process, to_helper_mark
 from chronos.runners.command import supervisor
 
-_KILL_TIMEOUT_S = 10.0  # a process that the kernel cannot kill sooner hangs in a driver; nobody waits for that
+_KILL_TIMEOUT_S = 10.0  # a process that survives longer hangs in a driver
 
 
 class CommandLauncher:
-    """One small process that forks keepers. Started on first use, and again should it ever die."""
+    """Starts the supervisor process on first use, and again if it dies."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
@@ -26,14 +26,14 @@ class CommandLauncher:
         self._send_lock = asyncio.Lock()
 
     async def start(self, request: dict[str, Any], streams: Sequence[int]) -> "RunningCommand":
-        """Start a command on these three streams. Raises ``OSError`` when there is nobody to start it."""
+        """Start a command on these three streams. Raises ``OSError`` if the supervisor cannot be started."""
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         sending = asyncio.ensure_future(self._send(json.dumps(request).encode(), [*streams, theirs.fileno()]))
         running = RunningCommand(ours)
         try:
             await asyncio.shield(sending)
-        except asyncio.CancelledError:  # half a request would spoil the next one
+        except asyncio.CancelledError:  # finish sending: half a request would corrupt the next one
             await asyncio.wait([sending])
             if sending.exception() is None:
                 await running.kill()
@@ -47,7 +47,7 @@ class CommandLauncher:
         return running
 
     async def close(self) -> None:
-        """Keepers stay until their commands have ended; the nursery goes."""
+        """Stop the supervisor. Monitors stay until their commands have ended."""
         if self._socket is not None:
             self._socket.close()
         if self._process is not None:
@@ -87,7 +87,7 @@ class CommandLauncher:
 
 
 class RunningCommand:
-    """A command that a keeper runs for us."""
+    """A command that a monitor runs for the node."""
 
     __slots__ = ("_buffer", "_control")
 
@@ -96,32 +96,35 @@ class RunningCommand:
         self._buffer = b""
 
     async def wait_started(self) -> dict[str, Any]:
-        """``{"pid": …}``, or ``{"failed": stage, "errno": …, "error": …}`` when it could not be started."""
+        """Return ``{"pid": …}``, or ``{"failed": stage, "errno": …, "error": …}`` if it could not start."""
         return await self._receive_message()
 
     async def wait_ended(self) -> dict[str, Any]:
-        """``{"exit": code, "processes": whether it had too many}``, once nothing of it is left."""
+        """Return ``{"exit": code, "processes": whether it had too many}`` once nothing of it is left."""
         while "pid" in (message := await self._receive_message()):
             pass
         return message
 
     def terminate(self) -> None:
-        """Ask its process group to end."""
+        """Send SIGTERM to its process group."""
         self._send_order(supervisor.TERMINATE)
 
     async def kill(self) -> None:
-        """End all of it by force; returns when nothing is left."""
+        """Kill all of it and wait until nothing is left."""
         self._send_order(supervisor.KILL)
         with suppress(TimeoutError):
             async with asyncio.timeout(_KILL_TIMEOUT_S):
                 await self.wait_ended()
 
     def close(self) -> None:
-        """Let go. A keeper that still runs something takes it for the end of the node."""
+        """Close the control socket.
+
+        A monitor whose command still runs takes this for the end of the node and kills it.
+        """
         self._control.close()
 
     def _send_order(self, order: bytes) -> None:
-        with suppress(OSError):  # it has ended
+        with suppress(OSError):  # the command has ended
             self._control.send(order)
 
     async def _receive_message(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What a ``command`` target may say, and what it amounts to: arguments, environment, limits."""
+"""Options of a ``command`` target, and what they become: arguments, environment, limits."""
 
 import contextlib
 import os
@@ -24,8 +24,8 @@ _BYTE_LIMIT_NAMES = ("memory", "file_size")
 _INHERITED_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "USER", "LOGNAME", "TMPDIR")
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _SHELL = "/bin/sh"
-_MAX_PROCESSES = 1_000  # at once, where nothing else is option: enough for any build, too few for a fork bomb
-_MAX_ENV_PAYLOAD = 100_000  # the kernel takes no longer text in an environment
+_MAX_PROCESSES = 1_000  # the default: enough for any build, too few for a fork bomb
+_MAX_ENV_PAYLOAD_CHARS = 100_000  # the kernel limits the length of a variable
 _CHRONOS_VARIABLES = (
     "CHRONOS_EXECUTION_ID",
     "CHRONOS_JOB",
@@ -39,10 +39,10 @@ _CHRONOS_VARIABLES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandRules:
-    """What the node's operator decides about every command.
+    """Rules of the node's operator for every command.
 
-    ``user``: the system user that all of them run as; None: the node's own, or the one that a job names.
-    ``limits``: by the names of a job's limits. Each is the default, and the limit_max that a job may set.
+    ``user``: the system user of all commands; None: the node's own user, or the one that a job names.
+    ``limits``: by the names of a job's limits. Each is the default and the maximum for jobs.
     """
 
     user: str | None = None
@@ -53,7 +53,7 @@ NO_RULES = CommandRules()
 
 
 def check(options: Mapping[str, Any], rules: CommandRules = NO_RULES, *, has_secrets: bool) -> None:
-    """Raise ``InvalidOptions``, with all that is wrong, when no program could be started with these."""
+    """Raise ``InvalidOptions`` with every fault, if no program could be started with these options."""
     faults = OptionFaults("command", has_secrets=has_secrets)
     if not faults.add_unknown_options((), options, _KNOWN_OPTIONS):
         faults.raise_if_any()
@@ -63,7 +63,7 @@ def check(options: Mapping[str, Any], rules: CommandRules = NO_RULES, *, has_sec
     if "cwd" in options:
         cwd = faults.try_read(("cwd",), read.text, "command.cwd", options["cwd"], limit=4_096)
         if cwd is not None and not os.path.isabs(cwd):
-            faults.add(("cwd",), f'command.cwd is "{cwd}", expected a path from the root')
+            faults.add(("cwd",), f'command.cwd is "{cwd}"; use an absolute path')
     if "user" in options:
         faults.try_read(("user",), _find_user_of, options, rules)
     if "limits" in options:
@@ -79,9 +79,9 @@ def check(options: Mapping[str, Any], rules: CommandRules = NO_RULES, *, has_sec
 def build_start_request(
     call: AttemptCall, renderer: Renderer, mask: SecretMask, rules: CommandRules = NO_RULES
 ) -> dict[str, Any]:
-    """What the keeper is asked to start; the mask is told of the credentials in it.
+    """Build the request for the supervisor. Adds the credentials in it to the mask.
 
-    A job that was saved under other rules is held to the ones in force.
+    The current rules also apply to jobs that were saved under other rules.
     """
     options = call.options
     if options.get("shell"):
@@ -89,7 +89,7 @@ def build_start_request(
     else:
         argv = [renderer.text(f"command.argv[{i}]", str(item)) for i, item in enumerate(options["argv"])]
     if any("\0" in item for item in argv):
-        raise Invalid("command.argv has a NUL character, which no program can be given")
+        raise Invalid("command.argv contains a NUL character; remove it")
     limits = dict(rules.limits)
     for name, limit in read_limits(options.get("limits", {})).items():
         limits[name] = min(limit, limits.get(name, limit))
@@ -111,14 +111,14 @@ def build_start_request(
 
 
 def _find_node_directory() -> str | None:
-    """Where this node runs, for commands of its own user; another user may not be allowed there. None: the root."""
-    with contextlib.suppress(OSError):  # the directory is gone
+    """Return the node's directory, for commands of the node's own user; None, which means /, if it is deleted."""
+    with contextlib.suppress(OSError):  # the directory is deleted
         return os.getcwd()
     return None
 
 
 def build_stdin(call: AttemptCall, renderer: Renderer) -> bytes | None:
-    """What the command reads from stdin; None: nothing."""
+    """Return the input of the command, or None."""
     stdin = call.options.get("stdin", False)
     if isinstance(stdin, bool):
         return msgspec.json.encode(call.payload) if stdin else None
@@ -126,7 +126,7 @@ def build_stdin(call: AttemptCall, renderer: Renderer) -> bytes | None:
 
 
 def read_success_codes(options: Mapping[str, Any]) -> tuple[int, ...]:
-    """Exit codes that mean success."""
+    """Return the exit codes that mean success."""
     codes = options.get("success_codes", (0,))
     if not isinstance(codes, list | tuple) or not codes:
         raise Invalid("command.success_codes must be a list of exit codes such as [0, 2]")
@@ -136,16 +136,16 @@ def read_success_codes(options: Mapping[str, Any]) -> tuple[int, ...]:
 def _check_program(options: Mapping[str, Any], faults: OptionFaults) -> None:
     if "shell" in options and faults.try_read(("shell",), read.flag, "command.shell", options["shell"]):
         if "argv" in options:
-            faults.add(("argv",), "command has argv and shell; a shell is given its text as command")
+            faults.add(("argv",), "command has both argv and shell; with shell, use command")
         script = faults.try_read(("command",), read.text, "command.command", options.get("command"))
         if script is not None and not script.strip():
-            faults.add(("command",), "command.command is empty, expected what the shell is to run")
+            faults.add(("command",), "command.command is empty; give the shell something to run")
         return
     if "command" in options and faults.has_fault("shell"):
         faults.try_read(("command",), read.text, "command.command", options["command"])
     elif "command" in options:
         hint = 'add "shell": true, or use argv'
-        faults.add(("command",), f"command.command is run by a shell, which must be asked for: {hint}")
+        faults.add(("command",), f"command.command needs a shell; {hint}")
     if "argv" in options or not ("command" in options or "shell" in options):
         _check_argv(options.get("argv"), faults)
 
@@ -153,7 +153,7 @@ def _check_program(options: Mapping[str, Any], faults: OptionFaults) -> None:
 def _check_argv(argv: Any, faults: OptionFaults) -> None:
     if not isinstance(argv, list | tuple) or not argv:
         example = '["pg_dump", "-f", "out"]'
-        faults.add(("argv",), f"command.argv must be a list: the program and its arguments, such as {example}")
+        faults.add(("argv",), f"command.argv must be a list of the program and its arguments, such as {example}")
         return
     if len(argv) > 10_000:
         faults.add(("argv",), f"command.argv has {len(argv)} entries, allowed 10000")
@@ -162,43 +162,43 @@ def _check_argv(argv: Any, faults: OptionFaults) -> None:
         if faults.try_read(("argv", index), read.text_or_number, f"command.argv[{index}]", item) is not None:
             faults.add_bad_templates(("argv", index), item, secrets=False)
     if argv[0] == "":
-        faults.add(("argv", 0), "command.argv[0] is empty, expected a program")
+        faults.add(("argv", 0), "command.argv[0] is empty; name a program")
 
 
 def _check_env(env: Any, faults: OptionFaults) -> None:
     for name, value in faults.read_texts("env", env):
         if not name or "=" in name:
-            shown = name.partition("=")[0][:80]  # what follows may be a credential
-            faults.add(("env", name), f'command.env has "{shown}", which is no name of a variable')
+            shown = name.partition("=")[0][:80]  # the rest may be a credential
+            faults.add(("env", name), f'command.env has "{shown}", which is not a valid variable name')
         if name in _CHRONOS_VARIABLES:
-            faults.add(("env", name), f'command.env may not set "{name}": Chronos sets it')
+            faults.add(("env", name), f'command.env must not set "{name}"; Chronos sets it')
         faults.add_bad_templates(("env", name), value)
 
 
 def _find_user_of(options: Mapping[str, Any], rules: CommandRules) -> pwd.struct_passwd | None:
-    """The system user that a command runs as; None: the node's own."""
+    """Return the system user of a command; None: the node's own."""
     option = options.get("user")
     name = rules.user if option is None else read.text("command.user", option, limit=256)
     if rules.user is not None and name != rules.user:
         raise Invalid(
-            f'command.user is "{name}", and this server runs every command as "{rules.user}" '
-            "(dispatcher.command.user); leave it out"
+            f'command.user is "{name}", but this server runs every command as "{rules.user}" '
+            "(dispatcher.command.user); remove it"
         )
     return None if name is None else find_user("command.user", name)
 
 
 def find_user(where: str, name: str) -> pwd.struct_passwd:
-    """A system user that this process can become. Raises ``Invalid``."""
+    """Return a system user that this process can switch to. Raises ``Invalid``."""
     if os.geteuid() != 0:
-        raise Invalid(f"{where} needs a node that runs as root; this one does not")
+        raise Invalid(f"{where} needs a node that runs as root, and this one does not")
     try:
         return pwd.getpwnam(name)
     except KeyError:
-        raise Invalid(f'{where} is "{name}", and there is no such user on this machine') from None
+        raise Invalid(f'{where} is "{name}", but this machine has no such user') from None
 
 
 def read_limits(value: Any) -> dict[str, int]:
-    """Limits by name, as numbers. Raises ``InvalidOptions`` with ways that begin below ``limits``."""
+    """Read limits by name, as numbers. Raises ``InvalidOptions`` with paths relative to ``limits``."""
     faults, limits = OptionFaults("command.limits"), {}
     if faults.add_unknown_options((), value, _LIMIT_NAMES):
         for name in _LIMIT_NAMES:
@@ -212,30 +212,28 @@ def read_limits(value: Any) -> dict[str, int]:
 
 
 def _check_server_limits(limits: Mapping[str, int], rules: CommandRules, faults: OptionFaults) -> None:
-    """Note each limit that is above the server's."""
+    """Add a fault for each limit above the server's."""
     for name, limit in limits.items():
-        limit_max = rules.limits.get(name, limit)
-        if limit > limit_max:
-            faults.add(
-                ("limits", name),
-                f"command.limits.{name} is {limit}, and this server allows at most {limit_max} (dispatcher.command.limits)",
-            )
+        server_limit = rules.limits.get(name, limit)
+        if limit > server_limit:
+            most = f"this server allows at most {server_limit} (dispatcher.command.limits)"
+            faults.add(("limits", name), f"command.limits.{name} is {limit}; {most}")
 
 
 def _read_limit(name: str, value: object) -> int:
     where = f"command.limits.{name}"
     limit = read.size_bytes(where, value) if name in _BYTE_LIMIT_NAMES else read.whole_number(where, value, 1, 1 << 31)
     if name == "file_size" and limit < 1:
-        raise Invalid("command.limits.file_size is 0, with which nothing is written; give at least 1")
+        raise Invalid("command.limits.file_size is 0; use at least 1")
     if name == "memory" and limit < 1 << 20:
-        raise Invalid("command.limits.memory is less than 1MiB, with which nothing starts")
+        raise Invalid("command.limits.memory is less than 1MiB; no program starts with so little")
     if name == "files" and limit < 16:
-        raise Invalid("command.limits.files is less than 16, with which little starts")
+        raise Invalid("command.limits.files is less than 16; most programs need more")
     return limit
 
 
 def _build_environment(call: AttemptCall, renderer: Renderer, user: pwd.struct_passwd | None) -> dict[str, str]:
-    """What every program expects, what the job gives, what Chronos tells; none of the node's own secrets."""
+    """Build the environment: common variables, the job's, and Chronos' own. The node's secrets are not inherited."""
     env = {name: os.environ[name] for name in _INHERITED_VARIABLES if name in os.environ}
     env.setdefault("PATH", _PATH)
     env.setdefault("LANG", "C.UTF-8")
@@ -244,7 +242,7 @@ def _build_environment(call: AttemptCall, renderer: Renderer, user: pwd.struct_p
     for name, template in call.options.get("env", {}).items():
         value = renderer.text(f"command.env.{name}", str(template))
         if "\0" in value:
-            raise Invalid(f"command.env.{name} has a NUL character, which no program can be given")
+            raise Invalid(f"command.env.{name} contains a NUL character; remove it")
         env[name] = value
     env |= {
         "CHRONOS_EXECUTION_ID": uuid_text(call.execution),
@@ -256,6 +254,6 @@ def _build_environment(call: AttemptCall, renderer: Renderer, user: pwd.struct_p
     }
     if call.payload is not None:
         payload = msgspec.json.encode(call.payload).decode()
-        if len(payload) <= _MAX_ENV_PAYLOAD and "\0" not in payload:
+        if len(payload) <= _MAX_ENV_PAYLOAD_CHARS and "\0" not in payload:
             env["CHRONOS_PAYLOAD"] = payload
     return env

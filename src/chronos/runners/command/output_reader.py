@@ -1,4 +1,4 @@
-"""Reads what a process prints, as it comes, without ever holding much of it or keeping the loop from other work."""
+"""OutputReader: passes the output of a process on as it arrives, with bounded memory and without blocking the loop."""
 
 import asyncio
 import codecs
@@ -8,16 +8,14 @@ from collections.abc import Callable
 from chronos.runners.secret_mask import MaskedStream, SecretMask
 
 _CHUNK_BYTES = 1 << 16
-_MAX_UNTHROTTLED_BYTES = (
-    1 << 20
-)  # of a stream is passed on as it comes; of what follows only the latest, from time to time
+_MAX_UNTHROTTLED_BYTES = 1 << 20  # per stream; beyond it only the latest output is passed on, at intervals
 _TAIL_BYTES = 1 << 16
 _TAIL_INTERVAL_S = 0.2
-_LAST_TEXT_CHARS = 400  # characters kept to say what it printed last
+_LAST_TEXT_CHARS = 400  # of the end of the output, for error messages
 
 
 class OutputReader:
-    """One stream of a process, from a pipe to a sink."""
+    """Reads one stream of a process from a pipe into a sink."""
 
     def __init__(self, fd: int, write: Callable[[str], None], mask: SecretMask) -> None:
         self._loop = asyncio.get_running_loop()
@@ -35,13 +33,13 @@ class OutputReader:
         self._loop.add_reader(fd, self._read)
 
     async def finish(self, timeout_s: float) -> None:
-        """Until all of it has been read; whoever still holds the other end is not waited for longer than this."""
+        """Wait until everything has been read, at most for the timeout: another process may hold the other end."""
         if not self._finished.done():
             await asyncio.wait([self._finished], timeout=timeout_s)
         self.close()
 
     def close(self) -> None:
-        """Let go of the pipe. Idempotent."""
+        """Close the pipe. Idempotent."""
         if self._fd < 0:
             return
         self._loop.remove_reader(self._fd)
@@ -77,13 +75,13 @@ class OutputReader:
                 self._timer = self._loop.call_later(_TAIL_INTERVAL_S, self._flush_tail)
 
     def _flush_tail(self) -> None:
-        """Pass on the latest of what came too fast."""
+        """Pass on the latest output of a stream that is throttled."""
         self._timer = None
         if not self._tail:
             return
         tail, left_out = self._tail, self._left_out_bytes
         self._tail, self._left_out_bytes = b"", 0
-        if left_out:  # what was held back belongs to something that is gone
+        if left_out:  # the text that was held back has lost its continuation
             self._decoder.reset()
             self._emit(f"{self._masked.flush()}\n… {left_out} bytes left out …\n")
         self._emit(self._masked.feed(self._decoder.decode(tail)))

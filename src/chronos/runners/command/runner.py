@@ -1,6 +1,6 @@
-"""The ``command`` target: one program, its output, its exit code; and nothing of it left when it is over.
+"""The ``command`` target: runs one program, and leaves nothing of it behind.
 
-How it is started and kept is in ``supervisor``. Here its options become a request to start it, and its end an outcome.
+The ``supervisor`` starts and watches it. This module turns options into a start request, and the end into an outcome.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ _PERMANENT_START_ERRNOS = (
 
 
 class CommandRunner:
-    """Runs programs. One for a node; ``rules`` hold for each of them, whatever a job says."""
+    """Runs programs. A node has one; its ``rules`` apply to every command."""
 
     def __init__(self, *, secrets: SecretLookup = no_secrets, rules: CommandRules = NO_RULES) -> None:
         self._secrets = secrets
@@ -59,7 +59,7 @@ class CommandRunner:
             return Failed(error=mask(str(error)), kinds=("command",), worth_retrying=False)
         try:
             return await self._start(call, request, stdin, mask)
-        except OSError as error:  # of this machine: no descriptors, no processes, no room
+        except OSError as error:  # this machine is out of descriptors, processes or memory
             return Failed(error=f"the command could not be started: {error.strerror or error}", kinds=("start",))
 
     async def close(self) -> None:
@@ -102,17 +102,16 @@ async def _await_outcome(
         return _to_start_failure(request, started)
     call.stop.on_request(running.terminate)
     ended = await running.wait_ended()
-    call.stop.overrides_success = (
-        call.stop.requested
-    )  # it has had its SIGTERM: an exit code of success only says that it ended well
+    # After SIGTERM, an exit code of success only means that the command ended cleanly.
+    call.stop.overrides_success = call.stop.requested
     for output in outputs:
         await output.finish(_DRAIN_TIMEOUT_S)
     if "exit" not in ended:
-        return Failed(error="the process that kept the command was killed, and the command with it", kinds=("lost",))
+        return Failed(error="the process that watched the command was killed, and the command with it", kinds=("lost",))
     code: int = ended["exit"]
     call.detail["exit_code"] = code
     if ended["processes"]:
-        error = f"it was killed: it had more than {request['processes']} processes at once (limits.processes)"
+        error = f"killed: it had more than {request['processes']} processes at once (limits.processes)"
         return Failed(error=error, kinds=("processes", "exit"))
     if code in options_of.read_success_codes(call.options):
         return Succeeded()
@@ -123,17 +122,17 @@ async def _await_outcome(
 
 def _describe_exit(code: int, request: dict[str, Any]) -> str:
     if code >= 0:
-        return f"it exited with code {code}"
+        return f"exited with code {code}"
     try:
         name = signal.Signals(-code).name
     except ValueError:
         name = f"signal {-code}"
     if -code == signal.SIGXCPU:
-        return f"it was killed by {name}: it used more than {request['limits'].get('cpu_s')} s of CPU (limits.cpu_s)"
+        return f"killed by {name}: it used more than {request['limits'].get('cpu_s')} s of CPU (limits.cpu_s)"
     if -code == signal.SIGXFSZ:
         max_bytes = request["limits"].get("file_size")
-        return f"it was killed by {name}: it wrote a file of more than {max_bytes} bytes (limits.file_size)"
-    return f"it was killed by {name}"
+        return f"killed by {name}: it wrote a file of more than {max_bytes} bytes (limits.file_size)"
+    return f"killed by {name}"
 
 
 def _to_start_failure(request: dict[str, Any], started: Mapping[str, Any]) -> Failed:
@@ -141,22 +140,22 @@ def _to_start_failure(request: dict[str, Any], started: Mapping[str, Any]) -> Fa
     program, reason = request["argv"][0], os.strerror(number) if number else started["error"]
     match stage, number:
         case "exec", errno.ENOENT:
-            error = f'there is no program "{program}"; give its path, or set PATH in env'
+            error = f'program "{program}" not found; give its full path, or set PATH in env'
         case "exec", errno.EACCES | errno.EPERM:
-            error = f'"{program}" may not be executed; make it executable, or name its interpreter'
+            error = f'"{program}" is not executable; make it executable, or run it with its interpreter'
         case "exec", errno.ENOEXEC:
-            error = f'"{program}" is no program; a script needs a first line such as #!/bin/sh'
+            error = f'"{program}" is not executable code; a script needs a first line such as #!/bin/sh'
         case "exec", errno.E2BIG:
-            error = "its arguments and environment are too long; pass what is large by stdin"
+            error = "the arguments and environment are too long; pass large values through stdin"
         case "cwd", _:
-            error = f'the directory "{request["cwd"]}" cannot be entered: {reason}'
+            error = f'cannot change to the directory "{request["cwd"]}": {reason}'
         case _:
             error = f"the command could not be started ({stage}): {reason}"
     return Failed(error=error, kinds=("start",), worth_retrying=number not in _PERMANENT_START_ERRNOS)
 
 
 def _open_stdin(stdin: bytes | None) -> int:
-    """A file with what the command reads; nothing has to be fed to it, so nothing can block."""
+    """Return a file with the command's input. Nothing has to be fed to it, so nothing can block."""
     if stdin is None:
         return os.open(os.devnull, os.O_RDONLY)
     if sys.platform == "linux":

@@ -1,16 +1,16 @@
-"""Keeps commands from outliving what started them. Runs as a program of its own: small, single-threaded, stdlib only.
+"""Supervisor: a small, single-threaded, stdlib-only program that keeps commands from outliving the node.
 
 ::
 
-    node ──socket──► nursery ──fork──► keeper ──fork, exec──► the command ──► whatever it starts
-      └────────────── one control socket for each command ──► monitor_pid
+    node ──socket──► supervisor ──fork──► monitor ──fork, exec──► the command ──► everything that it starts
+      └────────────── one control socket per command ──► monitor
 
-The nursery is started once and only forks keepers: forking it is cheap, and safe because it has no threads. A monitor_pid
-has one command. On Linux it is a subreaper, so all that the command leaves behind, detached or not, becomes its child;
-when the command ends, or the node asks, or the control socket closes because the node was killed, it kills until it
-has no children left. Should the keeper itself be killed, the kernel kills the command.
+The supervisor starts once and only forks monitors: forking it is cheap, and safe because it has no threads. Each
+monitor has one command. On Linux it is a subreaper, so everything that the command leaves behind, detached or not,
+becomes its child. It kills until it has no children left when the command ends, when the node asks, or when the control
+socket closes because the node was killed. If the monitor itself is killed, the kernel kills the command.
 
-Elsewhere than on Linux only the command's process group is killed.
+On other systems only the command's process group is killed.
 """
 
 import array
@@ -36,10 +36,10 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_NO_NEW_PRIVS = 38
 _LINUX = sys.platform.startswith("linux")
-_FIRST_COUNT_INTERVAL_S = 0.02  # how often processes are counted at first, where the kernel does not keep the limit
+_FIRST_COUNT_INTERVAL_S = 0.02  # between counts of processes, in the first second
 _LATER_COUNT_INTERVAL_S = 0.1
 _KILL_INTERVAL_S = 0.005
-_MAX_ERROR_CHARS = 500  # characters: as JSON they fit into one read of the pipe
+_MAX_ERROR_CHARS = 500  # as JSON it fits into one read of the pipe
 _LIMITS = {
     "cpu_s": resource.RLIMIT_CPU,
     "memory": resource.RLIMIT_AS,
@@ -49,17 +49,17 @@ _LIMITS = {
 
 
 def serve_start_requests(requests: socket.socket) -> None:
-    """Fork a keeper for each request, until the node is gone."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # keepers report for themselves
+    """Fork a monitor for each request, until the node is gone."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # monitors report on their own
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)  # the node decides when it is over
+        signal.signal(number, signal.SIG_IGN)  # the node decides when to stop
     while True:
         head, fds = _receive(requests)
         if len(head) < 4:
             return
         body = _read_exactly(requests, int.from_bytes(head))
         if os.fork() == 0:
-            os.dup2(os.open(os.devnull, os.O_RDONLY), requests.detach())  # a closed 0 would be given out again
+            os.dup2(os.open(os.devnull, os.O_RDONLY), requests.detach())  # a closed descriptor 0 would be reused
             _supervise_command(json.loads(body), fds)
         for fd in fds:
             os.close(fd)
@@ -72,7 +72,7 @@ def _receive(requests: socket.socket) -> tuple[bytes, list[int]]:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
             fds.frombytes(data[: len(data) - len(data) % fds.itemsize])
     for fd in fds:
-        os.set_inheritable(fd, False)  # received ones are not, and the command is to have its three streams only
+        os.set_inheritable(fd, False)  # the command gets its three streams only
     return head, list(fds)
 
 
@@ -87,7 +87,7 @@ def _read_exactly(requests: socket.socket, length: int) -> bytes:
 
 
 def _supervise_command(request: dict[str, Any], fds: list[int]) -> NoReturn:
-    """Run one command to its end, and all that came of it."""
+    """Run one command to its end, and kill what it leaves behind."""
     stdin, stdout, stderr, control_fd = fds
     control = socket.socket(fileno=control_fd)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -113,7 +113,7 @@ def _supervise_command(request: dict[str, Any], fds: list[int]) -> NoReturn:
 
 
 def _watch(pid: int, control: socket.socket, wake_reader: int, max_processes: int) -> bool:
-    """Until the command has ended; whether it was killed for its number of processes."""
+    """Wait until the command has ended. Returns whether it was killed because it had too many processes."""
     started_s, too_many, killed = time.monotonic(), False, False
     while not _has_ended(pid):
         wait_s = (
@@ -131,7 +131,7 @@ def _watch(pid: int, control: socket.socket, wake_reader: int, max_processes: in
         if control.fileno() in ready:
             if _receive_order(control) == TERMINATE:
                 _signal_group(pid, signal.SIGTERM)
-            else:  # to kill, or the node is gone
+            else:  # KILL, or the node is gone
                 killed = True
         elif not killed and _LINUX and len(descendants(os.getpid())) > max_processes:
             too_many = killed = True
@@ -149,7 +149,7 @@ def _receive_order(control: socket.socket) -> bytes:
 
 
 def _has_ended(pid: int) -> bool:
-    """Whether the command has ended. It is not taken in yet, so that its number, and its group's, stay its own."""
+    """Whether the command has ended. It is not reaped yet, so that its pid and group id are not reused."""
     if not hasattr(os, "waitid"):
         ended_pid, status = os.waitpid(pid, os.WNOHANG)
         if ended_pid:
@@ -158,12 +158,12 @@ def _has_ended(pid: int) -> bool:
     while (ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is not None:
         if ended.si_pid == pid:
             return True
-        os.waitpid(ended.si_pid, 0)  # something that it left behind
+        os.waitpid(ended.si_pid, 0)  # a process that the command left behind
     return False
 
 
 def _kill_rest(pid: int) -> int:
-    """Kill until there is nothing left of the command, then tell its exit code."""
+    """Kill until nothing of the command is left, and return its exit code."""
     _signal_group(pid, signal.SIGKILL)
     status = _reaped_statuses[pid] if pid in _reaped_statuses else os.waitpid(pid, 0)[1]
     while _LINUX:
@@ -178,7 +178,7 @@ def _kill_rest(pid: int) -> int:
 
 
 def _kill_descendants() -> None:
-    """Those that left the group are stopped first, so that none forks while another is killed."""
+    """Kill processes that left the group. All are stopped first, so that none forks while another is killed."""
     if not _LINUX:
         return
     found = descendants(os.getpid())
@@ -194,7 +194,10 @@ def _signal_group(pid: int, number: int) -> None:
 
 
 def descendants(root: int) -> list[int]:
-    """Every process below one. It may miss one that is just being born: ask again until there is none."""
+    """Return every process below one.
+
+    It may miss a process that is just being forked: call it until it returns none.
+    """
     if not os.path.exists(f"/proc/{root}/task/{root}/children"):
         return _descendants_by_parent(root)
     found: list[int] = []
@@ -211,7 +214,7 @@ def descendants(root: int) -> list[int]:
 
 
 def _descendants_by_parent(root: int) -> list[int]:
-    """The same on kernels that do not list children."""
+    """Like ``descendants``, on kernels that do not list children."""
     children: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):
         if name.isdecimal():
@@ -235,7 +238,7 @@ class _NotStarted(Exception):
 
 
 def _spawn(request: dict[str, Any], stdin: int, stdout: int, stderr: int) -> int:
-    """Start the command. What goes wrong on the way to it comes back through a pipe that its start closes."""
+    """Start the command. Errors before its exec come back through a pipe, which the exec closes."""
     error_reader, error_writer = os.pipe()
     monitor_pid = os.getpid()
     pid = os.fork()
@@ -243,7 +246,7 @@ def _spawn(request: dict[str, Any], stdin: int, stdout: int, stderr: int) -> int
         stage = ["set up"]
         try:
             _prepare_and_exec(request, (stdin, stdout, stderr), monitor_pid, stage)
-        except BaseException as error:  # noqa: BLE001 - a child must never return into the keeper's code
+        except BaseException as error:  # noqa: BLE001 - a child must never return into the monitor's code
             number = error.errno if isinstance(error, OSError) else None
             text = f"{type(error).__name__}: {error}"[:_MAX_ERROR_CHARS]
             os.write(error_writer, json.dumps([stage[0], number or 0, text]).encode())
@@ -261,10 +264,10 @@ def _spawn(request: dict[str, Any], stdin: int, stdout: int, stderr: int) -> int
 def _prepare_and_exec(
     request: dict[str, Any], streams: tuple[int, int, int], monitor_pid: int, stage: list[str]
 ) -> None:
-    """In the child: turn into the command.
+    """Turn the forked child into the command.
 
-    Nothing is imported from here on, whether the user changes or not: another user may not be allowed to read Python's
-    own files, and must not decide what is loaded.
+    Nothing is imported from here on, even if the user does not change: another user may not be allowed to read Python's
+    files, and must not decide what is loaded.
     """
     sys.meta_path.clear()
     paths = _list_candidate_paths(request["argv"][0], request["env"])
@@ -295,8 +298,8 @@ def _prepare_and_exec(
     for name, kind in _LIMITS.items():
         if name in limits:
             _lower_rlimit(kind, limits[name], 1 if name == "cpu_s" else 0)
-    if _LINUX:  # last, as changing the user undoes it
-        _prctl(_PR_SET_NO_NEW_PRIVS, 1)  # neither setuid programs nor file capabilities give it more than it has
+    if _LINUX:  # last, because changing the user resets it
+        _prctl(_PR_SET_NO_NEW_PRIVS, 1)  # setuid programs and file capabilities grant nothing
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != monitor_pid:
             os._exit(127)
@@ -305,16 +308,16 @@ def _prepare_and_exec(
 
 
 def _list_candidate_paths(program: str, env: dict[str, str]) -> list[str]:
-    """The paths at which a program may be, in the order of ``PATH``."""
+    """Return the paths where a program may be, in the order of ``PATH``."""
     if "/" in program:
         return [program]
     return [os.path.join(folder, program) for folder in env.get("PATH", os.defpath).split(os.pathsep)]
 
 
 def _execute(paths: list[str], argv: list[str], env: dict[str, str]) -> NoReturn:
-    """Become the first of these programs that can be executed.
+    """Execute the first of these programs that can be executed.
 
-    ``os.execvpe`` does the same, but imports a module on its way.
+    ``os.execvpe`` does the same, but imports a module.
     """
     failure: OSError | None = None
     for path in paths:
@@ -328,14 +331,14 @@ def _execute(paths: list[str], argv: list[str], env: dict[str, str]) -> NoReturn
 
 
 def _lower_rlimit(kind: int, limit: int, extra: int = 0) -> None:
-    """Limits may be made tighter, never wider."""
+    """Lower a limit; never raise it."""
     hard = resource.getrlimit(kind)[1]
     highest = limit + extra if hard == resource.RLIM_INFINITY else min(hard, limit + extra)
     resource.setrlimit(kind, (min(limit, highest), highest))
 
 
 def _count_user_threads(user: int) -> int:
-    """Threads that a user has already, as the kernel's limit counts all of them."""
+    """Return how many threads a user has: the kernel's limit counts all of them."""
     if not _LINUX:
         return 0
     count = 0
@@ -357,7 +360,7 @@ def _send_message(control: socket.socket, message: dict[str, Any]) -> None:
         control.sendall(json.dumps(message).encode() + b"\n")
 
 
-_reaped_statuses: dict[int, int] = {}  # where a process cannot be seen to have ended without taking it in
+_reaped_statuses: dict[int, int] = {}  # for systems without waitid, where checking a process reaps it
 _libc = ctypes.CDLL(None, use_errno=True)
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Webhooks: options, request, client, response, and the guard that judges addresses.
+"""Webhooks: options, request, client, response, and the guard that checks addresses.
 
-Other kinds of targets belong in packages of their own.
+Other kinds of targets belong in their own packages.
 """

@@ -1,8 +1,8 @@
-"""Which addresses a job may reach: those of the public internet, unless configuration says more.
+"""AddressGuard: decides which addresses jobs may reach. By default only those of the public internet.
 
-A host is judged when a job is saved, as far as its text alone tells; the address is judged again each time one is
-dialled, whatever a name resolved to. ``ipaddress.is_global`` is not used: what it calls global differs between
-versions of Python and holds multicast, relays and addresses that carry a private one inside.
+A host is checked when a job is saved, as far as its text alone tells. The address itself is checked each time one is
+dialled, whatever the name resolved to. ``ipaddress.is_global`` is not used: its result differs between versions of
+Python, and includes multicast, relays and addresses that embed a private one.
 """
 
 import socket
@@ -21,10 +21,10 @@ _V4_REFUSED = tuple(
         (
             "0.0.0.0/8",  # this network; connects to loopback
             "10.0.0.0/8",
-            "100.64.0.0/10",  # carriers' own
+            "100.64.0.0/10",  # carrier-grade NAT
             "127.0.0.0/8",
-            "168.63.129.16/32",  # a cloud's own services, under a public number
-            "169.254.0.0/16",  # link-local; clouds' metadata
+            "168.63.129.16/32",  # internal services of a cloud, at a public address
+            "169.254.0.0/16",  # link-local; cloud metadata
             "172.16.0.0/12",
             "192.0.0.0/24",
             "192.0.2.0/24",
@@ -38,8 +38,8 @@ _V4_REFUSED = tuple(
         ),
     )
 )
-_V6_PUBLIC = IPv6Network("2000::/3")  # all that has been given out
-_V6_REFUSED = tuple(map(IPv6Network, ("2001::/23", "2001:db8::/32", "3fff::/20")))  # Teredo is among the first
+_V6_PUBLIC = IPv6Network("2000::/3")  # everything allocated so far
+_V6_REFUSED = tuple(map(IPv6Network, ("2001::/23", "2001:db8::/32", "3fff::/20")))  # the first includes Teredo
 _IPV4_MAPPED_NETWORK = IPv6Network("::ffff:0:0/96")
 _NAT64 = IPv6Network("64:ff9b::/96")
 _SIX_TO_FOUR = IPv6Network("2002::/16")
@@ -48,11 +48,11 @@ _LOCAL_NAMES = ("localhost", "localhost.localdomain", "ip6-localhost", "ip6-loop
 
 
 class AddressRefused(Exception):
-    """An address that jobs may not reach. No ``OSError``, so that no client takes it for a failed connection."""
+    """An address that jobs may not reach. Not an ``OSError``, so that no client takes it for a failed connection."""
 
 
 class AddressGuard:
-    """The rules in force: ``allow_hosts`` are names (``hooks.internal``, ``*.internal``), addresses and networks."""
+    """The rules in force. ``allow_hosts`` are names (``hooks.internal``, ``*.internal``), addresses and networks."""
 
     __slots__ = ("_names", "_networks", "_suffixes", "advice", "allow_private")
 
@@ -66,12 +66,12 @@ class AddressGuard:
             self._allow(entry.strip().lower().rstrip("."))
 
     def is_unrestricted(self, host: str) -> bool:
-        """Whether this host may be reached at whatever address it has."""
+        """Whether jobs may reach this host at any address."""
         host = host.lower().rstrip(".")
         return self.allow_private or host in self._names or any(host.endswith(suffix) for suffix in self._suffixes)
 
     def check_host(self, host: str) -> None:
-        """Raise ``AddressRefused`` where the host's text alone tells that it may not be reached."""
+        """Raise ``AddressRefused`` if the host's text alone shows that jobs may not reach it."""
         name = host.lower().rstrip(".")
         if self.is_unrestricted(name):
             return
@@ -82,20 +82,20 @@ class AddressGuard:
             self._check(address, host)
 
     def check_address(self, text: str) -> None:
-        """Raise ``AddressRefused`` when a connection to this address may not be made."""
+        """Raise ``AddressRefused`` if jobs may not connect to this address."""
         if self.allow_private or _is_public_text(text):
             return
         self._check(ip_address(text), text)
 
     def to_refused_error(self, host: str) -> AddressRefused:
-        """What is told of a host none of whose addresses may be reached: its name, and never what it resolved to."""
+        """Build the error for a host without allowed addresses. It names the host, never what it resolved to."""
         return AddressRefused(f"{host} has no public address; {self.advice}")
 
     def _check(self, address: Address, shown: str) -> None:
         if is_public(address) or any(address in network for network in self._networks):
             return
         label = str(address) if shown == str(address) else f"{shown} ({address})"
-        raise AddressRefused(f"{label} is no public address; {self.advice}")
+        raise AddressRefused(f"{label} is not a public address; {self.advice}")
 
     def _allow(self, entry: str) -> None:
         if entry.startswith("*."):
@@ -104,19 +104,21 @@ class AddressGuard:
             try:
                 self._networks.append(ip_network(entry))
             except ValueError as error:
-                raise Invalid(f'allow_hosts: "{entry}" is no network: {error}') from None
+                raise Invalid(f'allow_hosts: "{entry}" is not a network: {error}') from None
         elif (address := parse_address(entry.strip("[]"))) is not None:
             self._networks.append(ip_network(address))
         else:
             self._names.add(entry)
 
 
-_SERVER_ADVICE = "allow it on the server with dispatcher.http.allow_hosts, or every private address with allow_private"
+_SERVER_ADVICE = "allow it with dispatcher.http.allow_hosts on the server, or every private address with allow_private"
 
 
 @lru_cache(maxsize=4096)
 def parse_address(host: str) -> Address | None:
-    """The address that a host's text is, in any form that a resolver takes: ``127.1``, ``0x7f000001``, ``::1``."""
+    """Return the address that a host's text is, in any form that a resolver accepts: ``127.1``, ``0x7f000001``,
+    ``::1``.
+    """
     text = host.strip("[]")
     try:
         return ip_address(text)
@@ -129,7 +131,7 @@ def parse_address(host: str) -> Address | None:
 
 
 def is_public(address: Address) -> bool:
-    """Whether an address, and any that it carries inside, is one of the public internet."""
+    """Whether an address, and any address embedded in it, belongs to the public internet."""
     if isinstance(address, IPv4Address):
         return not any(address in network for network in _V4_REFUSED)
     inner = _extract_embedded_ipv4(address)
@@ -141,7 +143,7 @@ def is_public(address: Address) -> bool:
 
 
 def _extract_embedded_ipv4(address: IPv6Address) -> IPv4Address | None:
-    """The IPv4 address to which a translator or a tunnel would send it on."""
+    """Return the IPv4 address to which a translator or tunnel would forward."""
     number = int(address)
     if address in _IPV4_MAPPED_NETWORK or address in _NAT64 or (number >> 32 & 0xFFFFFFFF) in _ISATAP:
         return IPv4Address(number & 0xFFFFFFFF)

@@ -1,10 +1,10 @@
-"""The HTTP client of a node: aiohttp's, with judged addresses and bounded answers.
+"""HttpClient: aiohttp's client with checked addresses and bounded responses.
 
 ::
 
-    request ─► a place (or wait for one) ─► a kept connection, else dial ─► exchange ─► bounded answer
-                                                   ▲                           │
-                                                   └── it had died meanwhile ◄─┘  only for what may be repeated
+    request ─► a slot (or wait for one) ─► a kept connection, else dial ─► exchange ─► bounded response
+                                                  ▲                           │
+                                                  └── it had died meanwhile ◄─┘  only for repeatable methods
 """
 
 import asyncio
@@ -38,29 +38,29 @@ from chronos.runners.http.connector import ConnectionUse, GuardedConnector, Know
 from chronos.runners.http.request import Request
 from chronos.runners.http.response import Response
 
-IDLE_TIMEOUT_S = 4.0  # shorter than the five seconds after which many servers hang up
-MAX_AGE_S = 60.0  # of a connection, and of the certificate authorities that were read
-MAX_HEADER_BYTES = 1 << 16  # bytes
+IDLE_TIMEOUT_S = 4.0  # many servers close idle connections after five seconds
+MAX_AGE_S = 60.0  # of a connection, and of the loaded certificate authorities
+MAX_HEADER_BYTES = 1 << 16
 MAX_HEADERS = 256
-_CONNECT_TIMEOUT_S = 10  # TLS and all
-_LOOKUP_THREADS = 16  # lookups block, and may hang
-_KEEP_ALIVE_MARGIN_S = 1.0  # by which a connection is given up before the server closes it
+_CONNECT_TIMEOUT_S = 10  # including TLS
+_LOOKUP_THREADS = 16  # lookups block and may hang
+_KEEP_ALIVE_MARGIN_S = 1.0  # a connection is dropped this long before the server closes it
 _KEEP_ALIVE_TIMEOUT_PATTERN = re.compile(r"timeout\s*=\s*\"?(\d{1,9})", re.ASCII | re.IGNORECASE)
-_REPEATABLE_METHODS = ("GET", "HEAD", "OPTIONS")  # anything else may have had its effect
-_AIOHTTP_AUTO_HEADERS = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")  # where a request has none
+_REPEATABLE_METHODS = ("GET", "HEAD", "OPTIONS")  # other methods may have had an effect
+_AIOHTTP_AUTO_HEADERS = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")  # unless a request sets them
 
 
 class NoResponse(Exception):
-    """The answer did not come, or only half of it. ``kind`` is dns, connect, tls, reset or protocol."""
+    """There was no response, or only half of one. ``kind`` is dns, connect, tls, reset or protocol."""
 
     def __init__(self, kind: str, message: str = "", *, silent: bool = False) -> None:
         super().__init__(message)
         self.kind = kind
-        self.silent = silent  # the server hung up without a byte of an answer
+        self.silent = silent  # the server closed the connection without sending a byte
 
 
 class HttpClient:
-    """All connections of a node. It belongs to the loop on which it was made."""
+    """All connections of a node. It belongs to the loop on which it was created."""
 
     def __init__(
         self, guard: AddressGuard, *, limit: int, max_idle: int, idle_timeout_s: float, max_age_s: float
@@ -89,16 +89,17 @@ class HttpClient:
         )
 
     async def close(self) -> None:
-        """Close what is kept; exchanges under way come to their end."""
+        """Close kept connections. Running exchanges finish first."""
         self._closed = True
-        self._threads.shutdown(wait=False, cancel_futures=True)  # lookups that hang are left to themselves
+        self._threads.shutdown(wait=False, cancel_futures=True)  # hanging lookups are abandoned
         if not self._exchanges:
             await self._session.close()
 
     async def send(self, request: Request, max_bytes: int) -> Response:
-        """The answer to a request, with so many bytes of its body. Raises ``NoResponse``, ``Refused``, ``ValueError``.
+        """Send a request and return the response with up to ``max_bytes`` of its body.
 
-        A server may hang up just as a kept connection is used again: what may be repeated is then sent once more.
+        A server may close a kept connection just as it is used again; a repeatable request is then sent once more.
+        Raises ``NoResponse``, ``AddressRefused`` and ``ValueError``.
         """
         self._exchanges += 1
         try:
@@ -130,11 +131,11 @@ class HttpClient:
             try:
                 body, cut = await _read(response, max_bytes)
             finally:
-                response.close()  # which closes the connection, unless the answer was read to its end
+                response.close()  # closes the connection, unless the response was read to its end
             if (promise := _KEEP_ALIVE_TIMEOUT_PATTERN.search(response.headers.get("Keep-Alive", ""))) is not None:
                 keep_alive_s = int(promise[1]) - _KEEP_ALIVE_MARGIN_S
             return Response(response.status, response.raw_headers, body, cut)
-        except InvalidURL:  # a ValueError, and a ClientError
+        except InvalidURL:  # it is a ValueError and a ClientError
             raise
         except (ClientError, OSError, RuntimeError) as error:
             raise _to_no_response(error) from error
@@ -142,7 +143,7 @@ class HttpClient:
             self._connections.release(use, keep_alive_s)
 
     async def _get_ssl_context(self) -> ssl.SSLContext:
-        """The certificate authorities of this machine; a connection made with other ones is not used again."""
+        """Return the machine's certificate authorities. A connection made with other ones is not reused."""
         now_s = self._loop.time()
         if self._ssl_context is None or now_s >= self._ssl_context_until_s:
             self._ssl_context = self._loop.run_in_executor(self._threads, _load_ssl_context)
@@ -151,7 +152,7 @@ class HttpClient:
 
 
 async def _send_once(request: ClientRequest, send: ClientHandlerType) -> ClientResponse:
-    """Keep aiohttp from sending a request again: it would repeat PUT and DELETE, and after half an response."""
+    """Keep aiohttp from repeating a request: it would repeat PUT and DELETE, even after half a response."""
     try:
         return await send(request)
     except ServerDisconnectedError as error:
@@ -163,9 +164,9 @@ async def _send_once(request: ClientRequest, send: ClientHandlerType) -> ClientR
 
 
 async def _read(response: ClientResponse, max_bytes: int) -> tuple[bytes, bool]:
-    """The body up to so many bytes, and whether there was more."""
+    """Return the body up to ``max_bytes``, and whether there was more."""
     connection = response.connection
-    if connection is None:  # all of it is here
+    if connection is None:  # the body is complete
         return await _read_up_to(response.content, max_bytes)
     protocol = connection.protocol
     assert protocol is not None
@@ -174,7 +175,7 @@ async def _read(response: ClientResponse, max_bytes: int) -> tuple[bytes, bool]:
         return await _read_up_to(response.content, max_bytes)
 
     def fail(_: object) -> None:
-        """Wake the reader: of a body that cannot be parsed, aiohttp tells only the connection."""
+        """Wake the reader: aiohttp reports a body that cannot be parsed only to the connection."""
         if not response.content.is_eof():
             response.content.set_exception(ClientPayloadError("the connection is closed"))
 
@@ -207,9 +208,9 @@ def _to_no_response(error: Exception) -> NoResponse:
         case ClientPayloadError():
             return NoResponse("reset")
         case OSError(errno=int(number)):
-            return NoResponse("connect", os.strerror(number))  # the message itself names the address
-        case _:  # among them uvloop's RuntimeError for an address that cannot be connected to
-            return NoResponse("connect", "none of its addresses can be connected to")
+            return NoResponse("connect", os.strerror(number))  # the original message contains the address
+        case _:  # including uvloop's RuntimeError for an unreachable address
+            return NoResponse("connect", "none of its addresses accepts a connection")
 
 
 def _load_ssl_context() -> ssl.SSLContext:

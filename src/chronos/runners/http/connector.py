@@ -1,8 +1,8 @@
-"""Connections of the HTTP client: which addresses are dialled, and which connections are used again.
+"""Connections of the HTTP client: which addresses are dialled, and which connections are reused.
 
-aiohttp keeps connections and closes those that are idle for too long. Added here: only judged addresses are dialled,
-the number of idle connections has a bound, and a connection is used again only while it is young, while the server
-promised to keep it, and if the server said nothing unasked.
+aiohttp keeps connections and closes idle ones. This module adds: only checked addresses are dialled, the number of idle
+connections is bounded, and a connection is reused only while it is young, while the server promised to keep it, and if
+the server sent nothing unrequested.
 """
 
 import asyncio
@@ -23,12 +23,12 @@ _DNS_CACHE_S = 10
 
 
 class ConnectionUse:
-    """One exchange's use of a connection."""
+    """The use of a connection by one exchange."""
 
     __slots__ = ("fresh", "reused", "transport")
 
     def __init__(self, *, fresh: bool = False) -> None:
-        self.fresh = fresh  # only a new connection will do
+        self.fresh = fresh  # use a new connection only
         self.reused = False  # the connection had been used before
         self.transport: asyncio.Transport | None = None
 
@@ -37,13 +37,13 @@ current_use: ContextVar[ConnectionUse] = ContextVar("current_use")
 
 
 class GuardedConnector(TCPConnector):
-    """Dials only addresses that the guard approves, and hands out only connections that may still be used."""
+    """Dials only addresses that the guard allows, and returns only connections that may still be used."""
 
     def __init__(
         self, guard: AddressGuard, threads: Executor, idle_timeout_s: float, known: "KnownConnections"
     ) -> None:
         super().__init__(
-            limit=0,  # the client bounds how many exchanges are under way
+            limit=0,  # the client limits concurrent exchanges
             keepalive_timeout=idle_timeout_s,
             resolver=_GuardedResolver(guard, threads),
             ttl_dns_cache=_DNS_CACHE_S,
@@ -63,22 +63,24 @@ class GuardedConnector(TCPConnector):
 
 
 class KnownConnections:
-    """What is known of open connections: when each was made, which exchange has it, until when it may be used."""
+    """Open connections: when each was made, which exchange uses it, and until when it may be used."""
 
     def __init__(self, *, max_idle: int, idle_timeout_s: float, max_age_s: float) -> None:
         self._max_idle, self._idle_timeout_s, self._max_age_s = max_idle, idle_timeout_s, max_age_s
         self._now_s = asyncio.get_running_loop().time
-        self._busy: dict[asyncio.Transport, tuple[ConnectionUse, float]] = {}  # and when it is too old
-        self._idle: dict[asyncio.Transport, tuple[float, float]] = {}  # until when; the oldest idle first
+        self._busy: dict[asyncio.Transport, tuple[ConnectionUse, float]] = {}  # and when it expires
+        self._idle: dict[
+            asyncio.Transport, tuple[float, float]
+        ] = {}  # (usable_until_s, expires_s), the longest idle first
 
     def take(self, transport: asyncio.Transport | None, use: ConnectionUse, *, spoiled: bool) -> bool:
-        """Whether an exchange may use a connection that aiohttp dialled or had kept."""
+        """Whether an exchange may use a connection that aiohttp dialled or kept."""
         assert transport is not None
         idle, busy = self._idle.pop(transport, None), self._busy.get(transport)
         now_s = self._now_s()
         if idle is not None:
             usable_until_s, expires_s = idle
-        elif busy is not None:  # aiohttp has it back; its last exchange did not call leave yet
+        elif busy is not None:  # aiohttp has it back, but its last exchange has not released it yet
             usable_until_s = expires_s = busy[1]
         else:
             usable_until_s = expires_s = now_s + self._max_age_s
@@ -90,7 +92,7 @@ class KnownConnections:
         return True
 
     def release(self, use: ConnectionUse, keep_alive_s: float | None) -> None:
-        """An exchange is over; the server promised to keep the connection for so long, or said nothing about it."""
+        """End an exchange. ``keep_alive_s`` is how long the server promised to keep the connection, if it did."""
         transport = use.transport
         if transport is None or (busy := self._busy.get(transport)) is None or busy[0] is not use:
             return  # the next exchange has it already
@@ -106,7 +108,7 @@ class KnownConnections:
 
 
 class _GuardedResolver(AbstractResolver):
-    """Looks names up and gives only those of their addresses that may be reached."""
+    """Resolves names to those of their addresses that jobs may reach."""
 
     def __init__(self, guard: AddressGuard, threads: Executor) -> None:
         self._guard = guard
@@ -115,7 +117,7 @@ class _GuardedResolver(AbstractResolver):
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
-        """The addresses to dial. Raises ``AddressRefused`` where the name has others only, and ``OSError``."""
+        """Return the addresses to dial. Raises ``OSError``, or ``AddressRefused`` if none of them is allowed."""
         try:
             addresses = await asyncio.get_running_loop().run_in_executor(self._threads, _look_up, host, port, family)
         except RuntimeError as error:  # the node shuts down
@@ -133,11 +135,11 @@ class _GuardedResolver(AbstractResolver):
                 allowed.append(address)
         if refused and not allowed:
             log.debug("a webhook was refused", extra={"host": host, "addresses": refused})
-            raise self._guard.to_refused_error(host)  # what the name means in here is not for the authors of jobs
+            raise self._guard.to_refused_error(host)  # authors of jobs must not learn internal addresses
         return allowed
 
     async def close(self) -> None:
-        """Nothing to do: the threads are the client's."""
+        """No-op: the client owns the threads."""
 
 
 def _look_up(host: str, port: int, family: int) -> list[ResolveResult]:

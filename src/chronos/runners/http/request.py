@@ -1,6 +1,6 @@
-"""From a call to the request it makes: templates replaced, credentials added, Chronos' own headers set.
+"""Builds the request of a call: renders templates, adds credentials and Chronos' own headers.
 
-What is the same for every call of a job (an ``RequestOutline``) is worked out once.
+The parts that are the same for every call of a job (a ``RequestOutline``) are computed once.
 """
 
 import hmac
@@ -42,7 +42,7 @@ _DEFAULT_HEADERS = {"User-Agent": USER_AGENT, "Accept": "*/*", "Accept-Encoding"
 
 
 class Request(Struct, frozen=True, kw_only=True):
-    """What is sent."""
+    """The request that is sent."""
 
     method: str
     url: URL
@@ -55,11 +55,11 @@ class Request(Struct, frozen=True, kw_only=True):
 
 
 class RequestOutline:
-    """What a target's options say to every call alike. Each part raises ``Invalid`` where it is first asked for."""
+    """The parts of a request that are the same for every call. Each raises ``Invalid`` when it is first used."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self.options = options
-        self._static_headers: dict[str | None, dict[str, str]] = {}  # by the type of the body
+        self._static_headers: dict[str | None, dict[str, str]] = {}  # by content type
         self._url: URL | None = None
 
     @cached_property
@@ -80,13 +80,13 @@ class RequestOutline:
 
     @cached_property
     def timeout_s(self) -> float | None:
-        """Of its own; None: it names none."""
+        """The target's own timeout, or None."""
         if "timeout" not in self.options:
             return None
         return read.duration_us("http.timeout", self.options["timeout"]) / SECOND_US
 
     def url(self, renderer: Renderer, guard: AddressGuard) -> URL:
-        """Where a call goes; where every call goes to the same address, it is judged once."""
+        """Return the URL of a call. A URL without templates is checked once."""
         if self._url is not None:
             return self._url
         url = _url(self.options, renderer, guard)
@@ -95,7 +95,7 @@ class RequestOutline:
         return url
 
     def headers(self, content_type: str | None, renderer: Renderer) -> dict[str, str]:
-        """The usual headers and its own; a new object each time."""
+        """Return the default headers and the target's own, as a new dict."""
         headers = self._static_headers.get(content_type)
         if headers is not None:
             return headers.copy()
@@ -110,7 +110,7 @@ class RequestOutline:
         return headers
 
     def add_credentials_to_mask(self, headers: Mapping[str, str], body: bytes | None, mask: SecretMask) -> None:
-        """Tell the mask what must not be found in an answer: headers named like credentials, and users of URLs."""
+        """Add to the mask the headers named like credentials, and the passwords of URLs."""
         for name in self.options.get("headers", ()):
             value = headers.get(name, "")
             if is_credential_name(name):
@@ -121,7 +121,10 @@ class RequestOutline:
 
 
 def build_request(call: AttemptCall, outline: RequestOutline, secrets: SecretLookup, guard: AddressGuard) -> Request:
-    """The request of a call. Raises ``Invalid``, ``NotFound`` (a secret) or ``AddressRefused``; none shows a secret."""
+    """Build the request of a call.
+
+    Raises ``Invalid``, ``NotFound`` (a secret) or ``AddressRefused``; none shows a secret.
+    """
     options, mask = outline.options, SecretMask()
     renderer = Renderer(call, secrets, mask)
     try:
@@ -136,22 +139,22 @@ def build_request(call: AttemptCall, outline: RequestOutline, secrets: SecretLoo
         return Request(method=method, url=url, headers=headers, body=body, mask=mask)
     except AddressRefused as error:
         raise AddressRefused(mask(str(error))) from None
-    except ValueError as error:  # among them every Invalid, and text that cannot be encoded
+    except ValueError as error:  # including every Invalid, and text that cannot be encoded
         raise Invalid(mask(str(error))) from None
 
 
 def build_redirected_request(request: Request, status: int, location: str, guard: AddressGuard) -> Request:
-    """The request that a redirect asks for; credentials do not go along to another origin."""
-    url = parse_url(str(request.url.join(URL(location))), guard, "the redirect's address")
+    """Build the request for a redirect. Credentials are not sent to another origin."""
+    url = parse_url(str(request.url.join(URL(location))), guard, "the redirect's URL")
     if request.url.scheme == "https" and url.scheme != "https":
-        raise Invalid("the redirect leads from https to http, which is not followed")
+        raise Invalid("the redirect leads from https to http and was not followed")
     method, headers, body = request.method, request.headers, request.body
     if status in _REDIRECT_TO_GET_STATUSES and method not in ("GET", "HEAD"):
         method, body = "GET", None
         headers = {name: value for name, value in headers.items() if name.lower() != "content-type"}
     if url.origin() != request.url.origin():
         if body is not None and request.mask.has_secret_in(body.decode("utf-8", "replace")):
-            raise Invalid("the redirect would hand a secret in the body to another host, and is not followed")
+            raise Invalid("the redirect would send a secret in the body to another host and was not followed")
         headers = {
             name: value
             for name, value in headers.items()
@@ -162,7 +165,7 @@ def build_redirected_request(request: Request, status: int, location: str, guard
 
 
 def delivery_id(call: AttemptCall) -> str:
-    """The same for every try of a task of an execution, and for nothing else."""
+    """Return the id of a delivery: the same for every attempt of a task in an execution."""
     return uuid_text(task_id(call.execution, call.task))
 
 
@@ -179,7 +182,7 @@ def _add_own_headers(headers: dict[str, str], call: AttemptCall) -> None:
 
 
 def _body(call: AttemptCall, method: str, renderer: Renderer) -> tuple[bytes | None, str | None]:
-    """The body and its type; a payload goes along where nothing else was said."""
+    """Return the body and its content type. Without a body of its own, a request sends the payload."""
     options = call.options
     if "json" in options:
         return msgspec.json.encode(renderer.value("http.json", options["json"])), "application/json"
@@ -195,7 +198,7 @@ def _body(call: AttemptCall, method: str, renderer: Renderer) -> tuple[bytes | N
 def _url(options: Mapping[str, Any], renderer: Renderer, guard: AddressGuard) -> URL:
     template = options["url"]
     if "{{" in template:
-        value = renderer.value("http.url", template)  # one placeholder and nothing else is an address as it is
+        value = renderer.value("http.url", template)  # a single placeholder is a complete URL
         is_single = template.startswith("{{") and template.find("}}") == len(template) - 2
         text = value if is_single and isinstance(value, str) else renderer.text("http.url", template, _quote_value)
     else:
@@ -207,7 +210,10 @@ def _url(options: Mapping[str, Any], renderer: Renderer, guard: AddressGuard) ->
 
 
 def _quote_value(value: str, secret: bool) -> str:
-    """Nothing that comes from outside may change where a request goes; a secret is the operator's own."""
+    """Quote a value so that input cannot change where a request goes.
+
+    A secret comes from the operator and may contain slashes.
+    """
     return quote(value, safe="/" if secret else "")
 
 
@@ -247,7 +253,7 @@ def _authenticate(
 
 
 def _sign(call: AttemptCall, key: bytes, headers: dict[str, str], body: bytes) -> None:
-    """Standard Webhooks: id, time and body under one HMAC, so that none of them can be changed or sent again later."""
+    """Sign as Standard Webhooks: one HMAC over id, time and body, so that none can be changed or replayed later."""
     message, seconds = delivery_id(call), str(call.started_us // SECOND_US)
     digest = hmac.digest(key, f"{message}.{seconds}.".encode() + body, "sha256")
     headers["webhook-id"] = message
@@ -261,7 +267,7 @@ def _add_to_mask(mask: SecretMask, *values: str) -> None:
 
 
 def _set_header(headers: dict[str, str], name: str, value: str) -> None:
-    """Set a header whatever the case of one that is there."""
+    """Set a header, replacing one that differs only in case."""
     check_header_value(name, value)
     lower = name.lower()
     for present in headers:

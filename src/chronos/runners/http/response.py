@@ -1,4 +1,4 @@
-"""What is kept of an answer: a bounded part of it, as text, whatever the other side sends."""
+"""What is recorded of a response: a bounded part, as text, whatever the server sends."""
 
 import re
 import zlib
@@ -15,12 +15,12 @@ from chronos.runners.secret_mask import SecretMask
 
 MAX_BODY_BYTES = 1 << 20
 MAX_RESULT_CHARS = 1 << 16
-_COMPRESSION_OVERHEAD_BYTES = 1 << 16  # by which packing may make a body longer that would have fitted
+_COMPRESSION_OVERHEAD_BYTES = 1 << 16  # compression may make a body this much longer
 _MAX_HEADERS = 64
 _MAX_HEADER_VALUE = 1_024
-_UNRECORDED_HEADERS = ("set-cookie", "set-cookie2")  # credentials of a session that nobody goes on with
+_UNRECORDED_HEADERS = ("set-cookie", "set-cookie2")  # credentials of a session that is not continued
 _ZLIB_WINDOW_BITS = {"gzip": 31, "x-gzip": 31, "deflate": 47}
-#: Encodings that decode in linear time; with any other, or none, it is taken for UTF-8.
+#: Charsets that decode in linear time. Everything else is decoded as UTF-8.
 _SAFE_CHARSETS = re.compile(
     r"(us-)?ascii|utf-?8|utf-?16(le|be)?|latin-?1|iso-8859-(\d|1[0-6])|windows-125\d|koi8-[ru]|"
     r"shift_jis|euc-(jp|kr)|gbk|gb18030|big5",
@@ -29,7 +29,7 @@ _SAFE_CHARSETS = re.compile(
 
 
 class Response(NamedTuple):
-    """An answer as it came. ``is_cut``: there was more of the body than there was room for."""
+    """A response as received. ``is_cut``: the body was longer than the limit."""
 
     status: int
     headers: Sequence[tuple[bytes, bytes]]
@@ -37,7 +37,7 @@ class Response(NamedTuple):
     is_cut: bool
 
     def header(self, name: bytes) -> str | None:
-        """The first header of this name, which is given in lower case."""
+        """Return the first header of this name, which must be lower case."""
         for header, value in self.headers:
             if header.lower() == name:
                 return _header_text(value)
@@ -45,13 +45,13 @@ class Response(NamedTuple):
 
 
 def _header_text(value: bytes) -> str:
-    """A header's value; bytes that are no UTF-8 become lone surrogates."""
+    """Decode a header's value. Bytes that are not UTF-8 become lone surrogates."""
     return value.decode("utf-8", "surrogateescape")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapturedResponse:
-    """An answer as it is recorded."""
+    """A response as it is recorded."""
 
     status: int
     headers: dict[str, str]
@@ -62,7 +62,7 @@ class CapturedResponse:
         return {"status": self.status, "headers": self.headers, "body": self.body, "truncated": self.truncated}
 
     def result(self) -> Any:
-        """The value of a small JSON body, else None."""
+        """Return the value of a small JSON body, else None."""
         if not self.body or self.truncated or len(self.body) > MAX_RESULT_CHARS:
             return None
         kind = self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
@@ -75,14 +75,14 @@ class CapturedResponse:
 
 
 def body_limit_bytes(mask: SecretMask) -> int:
-    """How many bytes of a body are worth reading; what is beyond is never taken off the wire."""
+    """Return how many bytes of a body to read. The rest is never received."""
     return (
         MAX_BODY_BYTES + _COMPRESSION_OVERHEAD_BYTES + mask.longest_secret_chars
     )  # a secret at the edge must be seen whole to be masked
 
 
 def capture(response: Response, mask: SecretMask) -> CapturedResponse:
-    """What is kept of an answer."""
+    """Build the record of a response."""
     body = text = ""
     truncated = False
     if response.body:
@@ -96,14 +96,14 @@ def capture(response: Response, mask: SecretMask) -> CapturedResponse:
 
 
 def _decompress_body(response: Response, limit: int) -> bytes:
-    """The body without its compression, up to one byte more than is recorded: a bomb is not unpacked any further."""
+    """Return the decompressed body up to one byte more than is kept, so that a bomb is not expanded further."""
     window = _ZLIB_WINDOW_BITS.get((response.header(b"content-encoding") or "").strip().lower())
     if window is None:
         return response.body[: limit + 1]
     try:
         return zlib.decompressobj(window).decompress(response.body, limit + 1)
     except zlib.error:
-        return b"(the body says that it is compressed, and is not)"
+        return b"(the Content-Encoding header is wrong: the body is not compressed)"
 
 
 def _decode(body: bytes, content_type: str) -> str:
@@ -112,7 +112,7 @@ def _decode(body: bytes, content_type: str) -> str:
 
 @lru_cache(maxsize=256)
 def _charset(content_type: str) -> str:
-    """What a body is written in, as far as that can be believed."""
+    """Return the charset of a body, if it is a safe one, else UTF-8."""
     message = Message()
     message["Content-Type"] = content_type[:_MAX_HEADER_VALUE]
     name = (message.get_content_charset() or "utf-8").lower()
@@ -130,13 +130,13 @@ def _record_headers(response: Response, mask: SecretMask) -> dict[str, str]:
 
 
 def _to_recorded_value(value: bytes, mask: SecretMask) -> str:
-    """A header's value as every store takes it."""
+    """Return a header's value in a form that every store accepts."""
     text = mask(_header_text(value)[:_MAX_HEADER_VALUE]).replace("\0", "�")
     return text if value.isascii() else text.encode("utf-8", "replace").decode()
 
 
 @lru_cache(maxsize=1024)
 def _to_recorded_name(name: bytes) -> str | None:
-    """How a header is called in the record; None: it is left out."""
+    """Return a header's name for the record; None if it is not recorded."""
     shown = name.decode("ascii", "replace")
     return None if shown.lower() in _UNRECORDED_HEADERS else shown.title()[:200]

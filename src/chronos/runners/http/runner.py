@@ -1,13 +1,13 @@
-"""The ``http`` target: one request, and what came of it.
+"""The ``http`` target: sends one request and turns the response into an outcome.
 
 ::
 
-    check options ─► build request ─► judge host ─► dial only judged addresses ─► keep a bounded answer ─► outcome
-                          ▲                                                               │
-                          └────────────── a redirect, when they are asked for ◄───────────┘
+    check options ─► build request ─► check host ─► dial only checked addresses ─► bounded response ─► outcome
+                          ▲                                                            │
+                          └────────────── a redirect, if the job follows them ◄────────┘
 
-The check sits where addresses are dialled, so the address judged is the address dialled, whatever a name resolved to
-before.
+Addresses are checked where they are dialled, so the checked address is always the dialled one, whatever the name
+resolved to before.
 """
 
 import asyncio
@@ -27,12 +27,12 @@ from chronos.runners.templates import SecretLookup, no_secrets
 from chronos.timers import Timers
 
 _REDIRECTS = (301, 302, 303, 307, 308)
-_MAX_OUTLINES = 4_096  # kept
-_STOPPED = Failed(error="it was asked to stop before the answer was complete", kinds=("stopped",))
+_MAX_OUTLINES = 4_096
+_STOPPED = Failed(error="stopped before the response was complete", kinds=("stopped",))
 
 
 class HttpRunner:
-    """Makes requests. One for a node: its connections are shared by all calls, and nothing else is."""
+    """Sends requests. A node has one; all calls share its connections and nothing else."""
 
     def __init__(
         self,
@@ -48,13 +48,13 @@ class HttpRunner:
         max_age_s: float = MAX_AGE_S,
     ) -> None:
         self._guard = AddressGuard(allow_private=allow_private, allow_hosts=allow_hosts, advice=advice)
-        self._timeout_s = timeout_s  # where no level sets one
+        self._timeout_s = timeout_s  # if no setting has a timeout
         self._secrets = secrets
         self._max_connections, self._max_idle = max_connections, max_idle
         self._idle_timeout_s, self._max_age_s = idle_timeout_s, max_age_s
         self._client: HttpClient | None = None
         self._deadlines = Timers()
-        self._outlines: dict[int, RequestOutline] = {}  # by the identity of the options, which an outline keeps alive
+        self._outlines: dict[int, RequestOutline] = {}  # by id() of the options, which the outline keeps alive
 
     def check(self, options: Mapping[str, Any]) -> None:
         http_options.check(options, self._guard, has_secrets=self._secrets is not no_secrets)
@@ -80,7 +80,7 @@ class HttpRunner:
             await client.close()
 
     def _outline(self, options: Mapping[str, Any]) -> RequestOutline:
-        """What these options say to every call; a job's are the same object as long as its version is in use."""
+        """Return the outline of these options. A job's options are the same object while its version is cached."""
         outline = self._outlines.get(id(options))
         if outline is None:
             if len(self._outlines) >= _MAX_OUTLINES:
@@ -91,7 +91,7 @@ class HttpRunner:
     async def _run_within_time(
         self, call: AttemptCall, outline: RequestOutline, request: Request, limit_s: float | None
     ) -> Outcome:
-        """Ends when it is asked to stop, or when a time of its own is up; both close the connection."""
+        """Run the exchange until a stop is requested or its own timeout ends. Both close the connection."""
         if call.stop.requested:
             return _STOPPED
         limit = asyncio.timeout(None)
@@ -105,11 +105,7 @@ class HttpRunner:
             async with limit:
                 return await self._exchange(call, outline, request)
         except TimeoutError:
-            return (
-                _STOPPED
-                if call.stop.requested
-                else TimedOut(error=f"there was no complete answer within {limit_s:g} s")
-            )
+            return _STOPPED if call.stop.requested else TimedOut(error=f"no complete response within {limit_s:g} s")
         finally:
             if deadline is not None:
                 self._deadlines.drop(id(limit), deadline)
@@ -134,7 +130,7 @@ class HttpRunner:
             return _to_connection_failure(request, error)
 
     def _open_client(self) -> HttpClient:
-        """Made on first use, as it belongs to the running loop."""
+        """Create the client on first use, because it belongs to the running loop."""
         self._client = HttpClient(
             self._guard,
             limit=self._max_connections,
@@ -146,7 +142,7 @@ class HttpRunner:
 
 
 def _expire_timeout(limit: asyncio.Timeout) -> None:
-    """Let the time be up, unless it is all over."""
+    """Let a timeout expire now, unless it is already over."""
     with suppress(RuntimeError):
         limit.reschedule(asyncio.get_running_loop().time())
 
@@ -158,7 +154,7 @@ def _to_outcome(outline: RequestOutline, captured: CapturedResponse) -> Outcome:
     error = f"the server answered {status}"
     if status in _REDIRECTS:
         followed = "redirects" in outline.options
-        error += "; too many redirects" if followed else '; redirects are followed only with the option "redirects"'
+        error += "; too many redirects" if followed else '; to follow redirects, set the option "redirects"'
     elif captured.body:
         error += f": {' '.join(captured.body[:400].split())[:200]}"
     return Failed(
@@ -170,21 +166,21 @@ def _to_outcome(outline: RequestOutline, captured: CapturedResponse) -> Outcome:
 
 def _to_refused_failure(error: AddressRefused, request: Request | None = None) -> Failed:
     shown = str(error) if request is None else request.mask(str(error))
-    return Failed(error=f"the request was not made: {shown}", kinds=("address",), worth_retrying=False)
+    return Failed(error=f"the request was not sent: {shown}", kinds=("address",), worth_retrying=False)
 
 
 def _to_connection_failure(request: Request, error: NoResponse) -> Failed:
-    """No captured, or half of one: the network's fault or the server's, and so worth another try."""
+    """Build the failure for a missing or incomplete response. It is worth a retry: network or server may recover."""
     host = request.url.host
     match error.kind:
         case "dns":
-            message = f"the name {host} could not be resolved"
+            message = f"could not resolve the name {host}"
         case "tls":
             message = f"no secure connection to {host}: {error}"
         case "reset":
-            message = f"{host} closed the connection before the answer was complete"
+            message = f"{host} closed the connection before the response was complete"
         case "protocol":
-            message = f"what {host} answered is not HTTP: {error}"
+            message = f"the response of {host} is not valid HTTP: {error}"
         case _:
             message = f"no connection to {host}: {error}"
     return Failed(error=request.mask(message)[:1_000], kinds=("connection", error.kind))

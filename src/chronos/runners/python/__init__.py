@@ -1,4 +1,4 @@
-"""Python functions: in the event loop, in threads and in worker processes.
+"""Python functions: on the event loop, in threads and in worker processes.
 
 Declaring functions as jobs belongs in ``chronos.sdk``.
 """

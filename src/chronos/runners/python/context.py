@@ -1,17 +1,16 @@
-"""``ctx``: what a Python function may know about its run, and do beside its work.
+"""``ctx``: what a Python function knows about its run, and what it can do besides its work.
 
-Durable calls (``sleep``, ``wait_for_signal``, ``step``) are counted. The n-th of a function meets the n-th entry of
-its memory::
+Durable calls (``sleep``, ``wait_for_signal``, ``step``) are counted. The n-th call meets the n-th entry of the memory::
 
-    no entry        first time here: a pending entry is left, and the function is put down (``Suspended``)
-    pending entry   its time or its signal came: it is done, and the function goes on; else it is put down again
-    done entry      passed at once, with the value it had
+    no entry        the first time: adds a pending entry and suspends the function (``Suspended``)
+    pending entry   its time or signal has come: marks it done and continues; otherwise suspends again
+    done entry      returns at once, with the recorded value
 
-So a function that slept is called again from its top and runs through what it has done already. All between its
-durable calls is done again: what must happen once belongs into a ``step``.
+So a function that slept is called again from the top and passes what it has already done. Everything between durable
+calls runs again: what must happen once belongs in a ``step``.
 
-**Sync and async.** In an async function these three are awaited, in a plain one they are just called; the rest of a
-context is the same for both.
+**Sync and async.** An async function awaits these three; a sync function just calls them. The rest of a context is the
+same for both.
 """
 
 import inspect
@@ -34,14 +33,14 @@ from chronos.errors import Conflict, Invalid
 from chronos.runners.contract import AttemptCall
 
 SLEEP, SIGNAL, STEP = "sleep", "signal", "step"
-TIMEOUT = "timeout"  # a signal that was waited for and did not come
+TIMEOUT = "timeout"  # the kind of a wait for a signal that did not arrive
 MAX_DURABLE_CALLS = 10_000
 MAX_STEP_BYTES = 1 << 20
 _SCALARS = (str, int, float, bool, bytes, type(None))
 
 
 class Suspended(BaseException):
-    """The function is put down until it wakes; not an ``Exception``, so that no ``except Exception`` holds it up."""
+    """Suspends the function until it wakes. Not an ``Exception``, so that ``except Exception`` does not catch it."""
 
     def __init__(self, waits: Waits) -> None:
         super().__init__(waits)
@@ -49,11 +48,11 @@ class Suspended(BaseException):
 
 
 class ReplayDiverged(Conflict):
-    """A function was changed while it slept: what it remembers is not what it does."""
+    """A function was changed while it slept: its memory does not match its calls."""
 
 
 class StepDone:
-    """An answer that is there already: awaiting it takes no time."""
+    """A result that is already known; awaiting it takes no time."""
 
     __slots__ = ("value",)
 
@@ -72,11 +71,11 @@ class MissedSpan:
     from_: datetime
     to: datetime
     count: int
-    exact: bool  # False: at least so many
+    exact: bool  # False: count is a lower bound
 
 
 def missed_span(covered: CoveredSpan | None) -> MissedSpan | None:
-    """The span of a run, as users see it."""
+    """Return the span of a run as users see it."""
     if covered is None:
         return None
     return MissedSpan(
@@ -85,7 +84,7 @@ def missed_span(covered: CoveredSpan | None) -> MissedSpan | None:
 
 
 class TaskLogger:
-    """Writes lines into the attempt's output, under the names that ``logging`` has."""
+    """Writes lines into the attempt's output, with the methods of ``logging``."""
 
     __slots__ = ("_clock", "_context")
 
@@ -113,7 +112,7 @@ class TaskLogger:
         if values:
             try:
                 text = text % (values[0] if len(values) == 1 and isinstance(values[0], dict) else values)
-            except (TypeError, ValueError, KeyError):  # a log line never fails the work
+            except (TypeError, ValueError, KeyError):  # a log line must not fail the work
                 text = f"{text} {values!r}"
         now_us = self._clock.now_us()
         self._context.write(f"{rfc3339(now_us - now_us % 1_000)} {level} {text}\n")
@@ -122,8 +121,8 @@ class TaskLogger:
 class Transaction:
     """SQL that commits together with the task's completion, in one transaction, or not at all.
 
-    It runs when the task has succeeded, so nothing can be read from it; what a failed or sleeping function left here
-    is forgotten.
+    It runs after the task has succeeded, so it cannot return rows. The statements of a failed or suspended function are
+    dropped.
     """
 
     __slots__ = ("_context",)
@@ -132,13 +131,13 @@ class Transaction:
         self._context = context
 
     def execute(self, sql: str, *values: Any) -> None:
-        """Add a statement with its values, one by one or in a tuple: text, numbers, true and false, bytes, None."""
+        """Add a statement with its values, separately or in a tuple: text, numbers, booleans, bytes, None."""
         if len(values) == 1 and isinstance(values[0], tuple | list):
             values = tuple(values[0])
         for index, value in enumerate(values, 1):
             if not isinstance(value, _SCALARS):
                 kind = type(value).__name__
-                raise Invalid(f"value {index} of the statement is a {kind}: give text, a number, bytes or None")
+                raise Invalid(f"value {index} of the statement is a {kind}; use text, a number, bytes or None")
         self._context.add_statement(sql, values)
 
 
@@ -155,16 +154,16 @@ class Context:
         is_async: bool,
         on_remember: Callable[[int, RecordedTask], None] | None = None,
     ) -> None:
-        """``awaited``: the function is async. ``remembered`` hears of each change to the memory."""
+        """``is_async``: the function is async. ``on_remember`` is called with each change to the memory."""
         self._call = call
         self._clock = clock
         self._is_async = is_async
         self._on_remember = on_remember
-        self._next_index = 0  # of the next durable call
-        self._used_signals: set[str] = set()  # signals: one is good for one wait
+        self._next_index = 0  # the next durable call
+        self._used_signals: set[str] = set()  # each signal ends one wait
         self._abandoned = False
 
-    # --- what run this is
+    # --- the run
 
     @property
     def execution_id(self) -> str:
@@ -184,12 +183,12 @@ class Context:
 
     @property
     def attempt(self) -> int:
-        """Its number, from 1."""
+        """The number of the attempt, from 1."""
         return self._call.number
 
     @property
     def token(self) -> int:
-        """Grows with each run of the job: a target that remembers the largest can refuse a late one."""
+        """A number that grows with each run of the job. A target that remembers the largest can reject a stale run."""
         return self._call.token
 
     @property
@@ -206,20 +205,20 @@ class Context:
 
     @property
     def last_run_at(self) -> datetime | None:
-        """The scheduled instant of the run before this one."""
+        """The scheduled time of the previous run."""
         return None if self._call.last_run_us is None else from_us(self._call.last_run_us)
 
     @property
     def deadline(self) -> datetime | None:
-        """When this attempt will be stopped; None: it has no limit."""
+        """When this attempt will be stopped; None if it has no limit."""
         return None if self._call.deadline_us is None else from_us(self._call.deadline_us)
 
     @property
     def span(self) -> MissedSpan | None:
-        """What a compressed recovery covers."""
+        """The missed instants that a compressed recovery covers."""
         return missed_span(self._call.span)
 
-    # --- beside the work
+    # --- besides the work
 
     @property
     def log(self) -> TaskLogger:
@@ -231,30 +230,30 @@ class Context:
 
     @property
     def canceled(self) -> bool:
-        """Whether to end now: canceled, out of time, or its node is going down and the grace period is over."""
+        """Whether to stop now: canceled, timed out, or the grace period of a shutdown is over."""
         if self._call.stop.requested:
-            self._call.stop.overrides_success = True  # who knows and returns gave up, and did not succeed
+            self._call.stop.overrides_success = True  # a function that knows and returns has not succeeded
             return True
         return self._abandoned
 
     @property
     def stopping(self) -> bool:
-        """Whether the node shuts down: finish soon, or come to a good index to stop."""
+        """Whether the node is shutting down: finish soon, or get to a good place to stop."""
         return self._call.stopping.requested
 
     def heartbeat(self) -> bool:
-        """Say "alive"; True while the work should go on. Cheap enough for every turn of a loop."""
+        """Return True while the work should continue. Cheap enough to call in every iteration of a loop."""
         return not self.canceled
 
     def progress(self, done: float, total: float | None = None) -> None:
-        """Say how far the work is; shown live."""
+        """Report how far the work is; shown live."""
         if not self._abandoned:
             self._call.sink.progress(_number(done), None if total is None else _number(total))
 
     # --- durable calls
 
     def sleep(self, duration: float | timedelta | str) -> StepDone:
-        """Sleep for seconds, a timedelta or ``"1h30m"``, across restarts, holding no slot and no memory."""
+        """Sleep for seconds, a timedelta or ``"1h30m"``. The sleep survives restarts and holds no slot."""
         length_us = to_duration_us(duration)
         index, entry = self._next_entry(SLEEP, "")
         if entry is None:
@@ -272,7 +271,7 @@ class Context:
         return StepDone(None)
 
     def wait_for_signal(self, name: str, timeout: float | timedelta | str | None = None) -> Any:
-        """Wait until somebody sends the signal; gives its payload. Raises ``TimeoutError`` when it does not come."""
+        """Wait for a signal and return its payload. Raises ``TimeoutError`` if it does not arrive in time."""
         if not name:
             raise Invalid("a signal needs a name")
         length_us = None if timeout is None else to_duration_us(timeout)
@@ -292,13 +291,13 @@ class Context:
                 raise self._suspend_error(entry)
             self._remember(index, entry)
         if entry.kind == TIMEOUT and entry.until_us is not None:
-            raise TimeoutError(f'the signal "{name}" did not come until {rfc3339(entry.until_us)}')
+            raise TimeoutError(f'the signal "{name}" did not arrive by {rfc3339(entry.until_us)}')
         return StepDone(entry.value) if self._is_async else entry.value
 
     def step(self, name: str, function: Callable[..., Any], *values: Any) -> Any:
-        """Call a function once in the life of the task, and remember its JSON result over sleeps and retries.
+        """Call a function once per task, and remember its JSON result across sleeps and retries.
 
-        One that raises is not remembered: the next attempt calls it again.
+        A call that raises is not remembered: the next attempt calls it again.
         """
         index, entry = self._next_entry(STEP, name)
         if entry is not None and entry.done:
@@ -311,7 +310,7 @@ class Context:
         if inspect.isawaitable(value):
             if isinstance(value, Coroutine):
                 value.close()
-            raise Invalid(f'step "{name}" is async: make the function that takes it async too, and await the step')
+            raise Invalid(f'step "{name}" is async; make the function that calls it async too, and await the step')
         return self._record_step(index, name, value)
 
     async def _step(self, index: int, name: str, function: Callable[..., Any], values: tuple[Any, ...]) -> Any:
@@ -321,34 +320,34 @@ class Context:
         return self._record_step(index, name, value)
 
     def _record_step(self, index: int, name: str, value: Any) -> Any:
-        try:  # what the first run gets is what later ones will remember: JSON
+        try:  # the first run gets the same JSON value as later ones
             encoded = msgspec.json.encode(value)
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
             kind = type(value).__name__
-            raise Invalid(f'step "{name}" gave a {kind}, which cannot be remembered as JSON: {error}') from None
+            raise Invalid(f'step "{name}" returned a {kind}, which cannot be stored as JSON: {error}') from None
         if len(encoded) > MAX_STEP_BYTES:
-            raise Invalid(f'step "{name}" gave {len(encoded):,} bytes of JSON, allowed {MAX_STEP_BYTES:,}')
+            raise Invalid(f'step "{name}" returned {len(encoded):,} bytes of JSON, allowed {MAX_STEP_BYTES:,}')
         value = msgspec.json.decode(encoded)
         self._remember(index, RecordedTask(kind=STEP, name=name, done=True, value=value))
         return value
 
     def _next_entry(self, kind: str, name: str) -> tuple[int, RecordedTask | None]:
         if self._abandoned:
-            raise Conflict("this attempt has been given up: nothing more of it is remembered")
+            raise Conflict("this attempt was abandoned; its durable calls are no longer recorded")
         index = self._next_index
         self._next_index += 1
         memory = self._call.memory
         if index >= MAX_DURABLE_CALLS:
-            raise Invalid(f"a task makes at most {MAX_DURABLE_CALLS:,} durable calls: let a schedule repeat it instead")
+            raise Invalid(f"a task makes at most {MAX_DURABLE_CALLS:,} durable calls; use a schedule to repeat work")
         if index >= len(memory):
             return index, None
         entry = memory[index]
         entry_kind = SIGNAL if entry.kind == TIMEOUT else entry.kind
         if entry_kind != kind or entry.name != name:
             raise ReplayDiverged(
-                f"durable call {index + 1} is {_describe_durable_call(kind, name)}, and was "
-                f"{_describe_durable_call(entry_kind, entry.name)} when it was remembered: "
-                "the function has changed since. Replay the execution to start it from the beginning"
+                f"durable call {index + 1} is {_describe_durable_call(kind, name)}, but "
+                f"{_describe_durable_call(entry_kind, entry.name)} was recorded: the function has changed since. "
+                "Replay the execution to start it from the beginning"
             )
         return index, entry
 
@@ -367,36 +366,36 @@ class Context:
         if self._on_remember is not None:
             self._on_remember(index, entry)
 
-    # --- for the runner, and for what hangs on a context
+    # --- for the runner, the logger and the transaction
 
     def write(self, text: str) -> None:
-        """Add to the attempt's output."""
+        """Add text to the attempt's output."""
         if not self._abandoned:
             self._call.sink.write(text)
 
     def add_statement(self, sql: str, values: tuple[Any, ...]) -> None:
-        """See ``Transaction``."""
+        """Add a statement of ``Transaction``."""
         if not self._abandoned:
             self._call.statements.append((sql, values))
 
     def abandon(self) -> None:
-        """The attempt is over and its function is not: from now on nothing it does counts."""
+        """Ignore everything that the function does from now on: its attempt is over."""
         self._abandoned = True
         self._call = replace(self._call, memory=list(self._call.memory), statements=[])
 
 
 def to_duration_us(duration: float | timedelta | str) -> int:
-    """Whole microseconds of seconds, a timedelta or a text; at least 0. Raises ``Invalid``."""
+    """Convert seconds, a timedelta or a text to microseconds, at least 0. Raises ``Invalid``."""
     if isinstance(duration, str):
         return parse_go_duration(duration)
     seconds = duration.total_seconds() if isinstance(duration, timedelta) else duration
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not math.isfinite(seconds):
-        raise Invalid(f'a duration is {duration!r}, expected seconds, a timedelta or text like "1h30m"')
+        raise Invalid(f'the duration is {duration!r}, expected seconds, a timedelta or text like "1h30m"')
     return max(0, min(round(seconds * SECOND_US), LAST_US))
 
 
 def _number(value: float) -> float:
-    """A plain number, whatever kind of number somebody counts with."""
+    """Convert any kind of number to a plain int or float."""
     return value if type(value) is int else float(value)
 
 

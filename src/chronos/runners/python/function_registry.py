@@ -1,7 +1,7 @@
-"""The Python functions that a program offers to jobs, parameter looked at once, so that calling it costs next to nothing.
+"""FunctionRegistry: the Python functions that a program offers to jobs.
 
-A parameter called ``ctx``, or annotated as a ``Context``, gets the context. Every other one is filled from the
-payload, by name. A function that wants neither ignores the payload.
+Each is inspected once, so that calls are cheap. A parameter named ``ctx`` or annotated as ``Context`` receives the
+context. Every other parameter is filled from the payload, by name. A function with neither ignores the payload.
 """
 
 import inspect
@@ -18,11 +18,11 @@ from chronos.runners.python.context import Context
 
 
 class Isolation(Enum):
-    """Where a function runs that is not async; async ones always run on the event loop."""
+    """Where a sync function runs. Async functions always run on the event loop."""
 
     THREAD = "thread"
-    PROCESS = "process"  # can be killed, can be limited; found again by its name
-    INLINE = "inline"  # on the event loop itself: only for reason takes microseconds
+    PROCESS = "process"  # can be killed and limited; imported by name
+    INLINE = "inline"  # on the event loop; only for work that takes microseconds
 
 
 class FunctionOrigin(Struct, frozen=True, kw_only=True):
@@ -34,32 +34,32 @@ class FunctionOrigin(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Function:
-    """A function under its name, and all that must be known to call it."""
+    """A registered function, and everything needed to call it."""
 
     name: str
     call: Callable[..., Any]
     isolation: Isolation
     is_async: bool
     ctx_parameter: str | None
-    parameters: frozenset[str]  # that the payload fills
-    required: frozenset[str]  # of these, those without a default
-    accepts_any_name: bool  # ``**others``: the payload may hold any name
-    ignores_input: bool  # wants neither context nor payload
-    origin: FunctionOrigin | None  # of one that runs in a process
+    parameters: frozenset[str]  # filled from the payload
+    required: frozenset[str]  # parameters without a default
+    accepts_any_name: bool  # has ``**others``
+    ignores_input: bool  # takes neither context nor payload
+    origin: FunctionOrigin | None  # only for functions that run in a process
 
     def arguments(self, payload: Any) -> dict[str, Any]:
-        """The arguments that a payload gives, new for parameter call.
+        """Return the arguments for a payload, as a new dict.
 
-        Raises ``Invalid`` with a sentence that names reason is missing or unexpected.
+        Raises ``Invalid``, naming what is missing or unexpected.
         """
         if not self.parameters and not self.accepts_any_name:
             return {}
         if payload is None:
             payload = {}
-        if type(payload) is not dict and not isinstance(payload, Mapping):  # the first is much quicker
+        if type(payload) is not dict and not isinstance(payload, Mapping):  # the first test is much faster
             kind = _JSON_NAMES.get(type(payload), type(payload).__name__)
             raise Invalid(
-                f'the payload of "{self.name}" is {kind}, and its parameters are filled by name: send a JSON object'
+                f'the payload of "{self.name}" is {kind}; send a JSON object, because parameters are filled by name'
             )
         names = payload.keys()
         if missing := self.required - names:
@@ -67,10 +67,12 @@ class Function:
         if not self.accepts_any_name and (extra := names - self.parameters):
             known = _join_quoted(self.parameters)
             raise Invalid(
-                f'the payload of "{self.name}" has {_join_quoted(extra)}, and the function knows only {known}'
+                f'the payload of "{self.name}" has {_join_quoted(extra)}, but the function takes only {known}'
             )
         if self.ctx_parameter in names:
-            raise Invalid(f'the payload of "{self.name}" has "{self.ctx_parameter}", which is the context\'s own name')
+            raise Invalid(
+                f'the payload of "{self.name}" has "{self.ctx_parameter}", which is the name of the context parameter'
+            )
         return dict(payload)
 
 
@@ -82,20 +84,21 @@ class FunctionRegistry:
         self.names: frozenset[str] = frozenset()
 
     def get(self, name: str) -> Function | None:
-        """The function of a name, or None."""
+        """Return the function with a name, or None."""
         return self._functions.get(name)
 
     def register(self, name: str, call: Callable[..., Any], isolation: Isolation | str = Isolation.THREAD) -> Function:
-        """Offer a function under a name; the same one again changes nothing.
+        """Register a function under a name. Registering the same function again changes nothing.
 
-        Raises ``Conflict`` when the name is another's, ``Invalid`` when it could never be called as a job.
+        Raises ``Conflict`` if another function has the name, ``Invalid`` if the function could never be called as a
+        job.
         """
         function = inspect_function(name, call, isolation)
         registered = self._functions.get(name)
         if registered is not None and (registered.call is not call or registered.isolation is not function.isolation):
             raise Conflict(
-                f'the name "{name}" belongs to {_describe_callable(registered.call)} already, '
-                f"so {_describe_callable(call)} needs another one"
+                f'the name "{name}" already belongs to {_describe_callable(registered.call)}; '
+                f"choose another name for {_describe_callable(call)}"
             )
         function = self._functions.setdefault(name, function)
         self.names = frozenset(self._functions)
@@ -103,27 +106,27 @@ class FunctionRegistry:
 
 
 def inspect_function(name: str, call: Callable[..., Any], isolation: Isolation | str = Isolation.THREAD) -> Function:
-    """Inspect a function. Raises ``Invalid`` when it could never be called as a job."""
+    """Inspect a function. Raises ``Invalid`` if it could never be called as a job."""
     if isinstance(isolation, str):
         try:
             isolation = Isolation(isolation)
         except ValueError:
-            known = _join_quoted({parameter.value for parameter in Isolation})
+            known = _join_quoted({isolation.value for isolation in Isolation})
             raise Invalid(f'isolation of "{name}" is "{isolation}", expected one of {known}') from None
     parameters = _read_signature(name, call).parameters.values()
     inner = call if inspect.isroutine(call) else getattr(call, "__call__", call)  # noqa: B004
-    if any(
-        inspect.isgeneratorfunction(parameter) or inspect.isasyncgenfunction(parameter) for parameter in (call, inner)
-    ):
-        raise Invalid(f'"{name}" yields: a job is a function that returns, so collect what it yields')
+    if any(inspect.isgeneratorfunction(code) or inspect.isasyncgenfunction(code) for code in (call, inner)):
+        raise Invalid(f'"{name}" is a generator; a job function must return, so collect the values and return them')
     is_async = inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(inner)
     if is_async and isolation is Isolation.PROCESS:
-        raise Invalid(f'"{name}" is async, and only plain functions run in a process: write it with "def"')
+        raise Invalid(f'"{name}" is async, but only sync functions run in a process; write it with "def"')
     ctx_parameter = next((parameter.name for parameter in parameters if _is_context_parameter(parameter)), None)
     filled = [parameter for parameter in parameters if parameter.name != ctx_parameter and parameter.kind in _BY_NAME]
     for parameter in parameters:
         if parameter.kind is inspect.Parameter.POSITIONAL_ONLY and parameter.default is inspect.Parameter.empty:
-            raise Invalid(f'"{name}" takes "{parameter.name}" by position only, and a payload has names: drop the "/"')
+            raise Invalid(
+                f'"{name}" takes "{parameter.name}" by position only, but a payload fills names; remove the "/"'
+            )
     accepts_any_name = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters)
     return Function(
         name=name,
@@ -152,9 +155,9 @@ def _read_signature(name: str, call: Callable[..., Any]) -> inspect.Signature:
         try:
             return inspect.signature(call)
         except (TypeError, ValueError):
-            raise Invalid(f'"{name}" does not tell its parameters: wrap it in a function of your own') from None
+            raise Invalid(f'the parameters of "{name}" are unknown; wrap it in a Python function') from None
     except ValueError:
-        raise Invalid(f'"{name}" does not tell its parameters: wrap it in a function of your own') from None
+        raise Invalid(f'the parameters of "{name}" are unknown; wrap it in a Python function') from None
 
 
 def _is_context_parameter(parameter: inspect.Parameter) -> bool:
@@ -167,15 +170,15 @@ def _is_context_parameter(parameter: inspect.Parameter) -> bool:
 
 
 def _find_origin(name: str, call: Callable[..., Any]) -> FunctionOrigin:
-    """Where a function is found again. Raises ``Invalid`` for one that has no name of its own in a module."""
+    """Return where a function can be imported from. Raises ``Invalid`` if it has no own name in a module."""
     if isinstance(call, MethodType) and not isinstance(call.__self__, type):
-        raise Invalid(f'"{name}" is a method of an object, which another process does not have: use a function')
+        raise Invalid(f'"{name}" is a method of an object, which another process does not have; use a function')
     if not isinstance(call, FunctionType | MethodType):
-        raise Invalid(f'"{name}" is {type(call).__name__}, which another process cannot import: use a function')
+        raise Invalid(f'"{name}" is {type(call).__name__}, which another process cannot import; use a function')
     if "<lambda>" in call.__qualname__ or "<locals>" in call.__qualname__:
         reason = "a lambda" if "<lambda>" in call.__qualname__ else "defined inside another function"
         raise Invalid(
-            f'"{name}" is {reason}, and isolation="process" imports it by name: move it to the top of its module'
+            f'"{name}" is {reason}, but isolation="process" imports it by name; move it to the top of its module'
         )
     return FunctionOrigin(module=call.__module__, qualname=call.__qualname__)
 

@@ -1,4 +1,4 @@
-"""Calling a user's function: whatever it does, returns or raises becomes an outcome, never an exception of ours."""
+"""Calls a user's function and turns whatever it does, returns or raises into an outcome."""
 
 import asyncio
 import contextlib
@@ -16,11 +16,11 @@ from chronos.runners.python.function_registry import Function
 from chronos.runners.python.stdout_capture import route_prints_to
 
 MAX_RESULT_BYTES = 1 << 20
-MAX_ERROR = 2_000  # characters of an exception's text
-MAX_TRACEBACK = 10_000  # characters of a traceback that is logged: its end, which says most
+MAX_ERROR_CHARS = 2_000  # of an exception's text
+MAX_TRACEBACK_CHARS = 10_000  # of a logged traceback; its end is the most useful part
 BAD_PAYLOAD = "bad_payload"
 BAD_RESULT = "bad_result"
-STOPPED = Failed(error="it was asked to stop, and did", kinds=("stopped",))
+STOPPED = Failed(error="it stopped on request", kinds=("stopped",))
 
 _PACKAGE = Path(__file__).parent.parent.parent
 _HIDDEN_FRAME_PATHS = (str(_PACKAGE / "engine"), str(_PACKAGE / "runners"))  # their frames are left out of tracebacks
@@ -29,16 +29,16 @@ _IMMUTABLE_JSON_TYPES = (str, bool)
 
 
 def call_sync(function: Function, arguments: dict[str, Any], call: AttemptCall) -> Outcome:
-    """Call a function that is not async, here and now, in a context of its own."""
+    """Call a sync function here and now, in its own context."""
     route_prints_to(call.sink)
     try:
         return to_success_outcome(function, function.call(**arguments), call)
-    except BaseException as error:  # noqa: BLE001 - a job that says sys.exit() must not end the engine
+    except BaseException as error:  # noqa: BLE001 - a job that calls sys.exit() must not end the engine
         return to_failure_outcome(error, call)
 
 
 async def call_async(function: Function, arguments: dict[str, Any], call: AttemptCall) -> Outcome:
-    """Call an async function and wait for it, in the task of its attempt."""
+    """Call an async function and await it, in the task of its attempt."""
     route_prints_to(call.sink)
     try:
         return to_success_outcome(function, await function.call(**arguments), call)
@@ -49,7 +49,7 @@ async def call_async(function: Function, arguments: dict[str, Any], call: Attemp
 
 
 def to_success_outcome(function: Function, result: Any, call: AttemptCall) -> Succeeded | Failed:
-    """The outcome of what a function returned."""
+    """Return the outcome for a returned value."""
     if result is None:
         return _SUCCESS_WITHOUT_RESULT
     try:
@@ -64,16 +64,16 @@ def to_success_outcome(function: Function, result: Any, call: AttemptCall) -> Su
     if len(encoded) > MAX_RESULT_BYTES:
         call.statements.clear()
         text = (
-            f'"{function.name}" returned {len(encoded):,} bytes of JSON, and at most {MAX_RESULT_BYTES:,} are kept: '
-            "store it elsewhere and return where"
+            f'"{function.name}" returned {len(encoded):,} bytes of JSON, allowed {MAX_RESULT_BYTES:,}; '
+            "store the data elsewhere and return where it is"
         )
         return Failed(error=text, kinds=(BAD_RESULT,), worth_retrying=False)
-    # Decoded again, so that nobody changes it any more and everybody sees the JSON that is stored.
+    # Decoded again, so that the function cannot change it and every reader sees the stored JSON.
     return Succeeded(result=result if type(result) in _IMMUTABLE_JSON_TYPES else msgspec.json.decode(encoded))
 
 
 def to_failure_outcome(error: BaseException, call: AttemptCall) -> Outcome:
-    """The outcome of what a function raised; its traceback goes to the output."""
+    """Return the outcome for a raised exception. Its traceback goes to the output."""
     call.statements.clear()
     if isinstance(error, Suspended):
         return error.waits
@@ -82,9 +82,9 @@ def to_failure_outcome(error: BaseException, call: AttemptCall) -> Outcome:
     if isinstance(error, ReplayDiverged):
         return Failed(error=str(error), kinds=("diverged",), worth_retrying=False)
     trace: str | None = None
-    with contextlib.suppress(Exception):  # an exception that cannot even be shown is still only a failure
+    with contextlib.suppress(Exception):  # an exception that cannot be formatted is still only a failure
         text = _format_traceback(error)
-        trace = to_storable_text(text if len(text) <= MAX_TRACEBACK else "…" + text[-MAX_TRACEBACK:])
+        trace = to_storable_text(text if len(text) <= MAX_TRACEBACK_CHARS else "…" + text[-MAX_TRACEBACK_CHARS:])
         call.sink.write(text)
     return Failed(error=_describe_error(error), kinds=_error_kinds(type(error)), traceback=trace)
 
@@ -93,13 +93,15 @@ def _describe_error(error: BaseException) -> str:
     try:
         text = str(error)
     except Exception:  # noqa: BLE001 - the user's own __str__
-        text = "(its text could not be told)"
+        text = "(its __str__ failed)"
     name = type(error).__name__
-    return f"{name}: {text}"[:MAX_ERROR] if text else name
+    return f"{name}: {text}"[:MAX_ERROR_CHARS] if text else name
 
 
 def _error_kinds(kind: type[BaseException]) -> tuple[str, ...]:
-    """``ZeroDivisionError``, ``builtins.ZeroDivisionError``, ``ArithmeticError`` …: up to ``Exception``, without it."""
+    """Return ``ZeroDivisionError``, ``builtins.ZeroDivisionError``, ``ArithmeticError`` …: up to, but without,
+    ``Exception``.
+    """
     classes = [class_ for class_ in kind.__mro__ if issubclass(class_, BaseException)]
     classes_to_name = [class_ for class_ in classes if class_ not in (Exception, BaseException)] or [kind]
     return tuple(

@@ -1,7 +1,8 @@
-"""Worker processes for functions that must be killable: a bounded pool, reused, ended when idle or retire.
+"""ProcessPool: worker processes for functions that must be killable.
 
-Stopping is asked by a message. Force is SIGKILL to the worker's whole process group, and the attempt is over only when
-the process has been reaped, so nothing of it runs on beside its successor.
+They are bounded, reused, and ended when idle or worn. A stop is requested by a message. A kill is SIGKILL to the
+worker's process group. The attempt is over only when the process has been reaped, so nothing of it runs beside its
+successor.
 """
 
 import asyncio
@@ -39,7 +40,7 @@ from chronos.runners.python.worker_protocol import (
     to_run_message,
 )
 
-CRASHED = "crashed"  # what ``retry_on`` calls an attempt whose process died
+CRASHED = "crashed"  # the ``retry_on`` kind of an attempt whose process died
 IDLE_S = 60.0
 MAX_USES = 1_000
 _BOOT = (
@@ -90,7 +91,7 @@ class _WorkerHandle:
         return cls(process, reader, writer)
 
     async def run(self, function: Function, limits: Limits, call: AttemptCall, now_us: int) -> Outcome:
-        """Make one attempt; an outcome also when the process dies of it."""
+        """Make one attempt. Returns an outcome even if the process dies."""
         assert function.origin is not None
         self.uses += 1
         self._send_message(encode_frame(to_run_message(function.name, function.origin, limits, call, now_us)))
@@ -127,7 +128,7 @@ class _WorkerHandle:
         return _to_crash_failure(code, limits)
 
     async def end(self) -> int:
-        """Kill it and all it started; gives its exit code when it is gone."""
+        """Kill the worker and everything that it started. Returns its exit code."""
         if self.timer is not None:
             self.timer.cancel()
         if self.process.returncode is None:
@@ -136,7 +137,9 @@ class _WorkerHandle:
 
     async def _reap(self) -> int:
         code = await self.process.wait()
-        _kill_group(self.process.pid)  # what the function left running; the number is taken while any of it lives
+        _kill_group(
+            self.process.pid
+        )  # what the function left running; the group id is not reused while any of it lives
         self._writer.close()
         with contextlib.suppress(OSError):
             await self._writer.wait_closed()
@@ -147,18 +150,18 @@ class _WorkerHandle:
             self._writer.write(message)
 
     async def _receive(self) -> WroteMessage | ProgressMessage | RememberMessage | EndMessage | None:
-        """What it says next; None: it is gone."""
+        """Return the next message of the worker; None if it is gone."""
         try:
             size = int.from_bytes(await self._reader.readexactly(LENGTH_BYTES))
             if size > MAX_MESSAGE_BYTES:
                 return None
             return NODE_MESSAGE_DECODER.decode(await self._reader.readexactly(size))
-        except (asyncio.IncompleteReadError, OSError, msgspec.MsgspecError):  # or it does not talk sense any more
+        except (asyncio.IncompleteReadError, OSError, msgspec.MsgspecError):  # gone, or it sent garbage
             return None
 
 
 class ProcessPool:
-    """The pool."""
+    """Hands out worker processes, and waits for a free one if all are busy."""
 
     def __init__(self, size: int, *, clock: Clock, idle_s: float = IDLE_S, max_uses: int = MAX_USES) -> None:
         self._size = size
@@ -167,13 +170,13 @@ class ProcessPool:
         self._max_uses = max_uses
         self._idle: list[_WorkerHandle] = []
         self._workers: set[_WorkerHandle] = set()
-        self._places_taken = 0  # places: workers, and those that are being started
-        self._waiting: deque[asyncio.Future[bool]] = deque()  # True: there is a place; False: asked to stop
+        self._places_taken = 0  # workers, including those that are being started
+        self._waiting: deque[asyncio.Future[bool]] = deque()  # True: a place is free; False: a stop was requested
         self._ending_tasks: set[asyncio.Task[int]] = set()
         self._closed = False
 
     async def run(self, function: Function, call: AttemptCall) -> Outcome:
-        """Make one attempt in a process. Cancelled, it kills the process before it lets the cancellation through."""
+        """Make one attempt in a process. If cancelled, kills the process before it raises ``CancelledError``."""
         limits = read_limits(call.options.get("limits"))
         worker = await self._take(call)
         if worker is None:
@@ -208,7 +211,7 @@ class ProcessPool:
                     return None
             except asyncio.CancelledError:
                 if place.done() and not place.cancelled():
-                    self._wake()  # it was this one's turn: the next one's now
+                    self._wake()  # pass the free place on
                 raise
         if call.stop.requested or self._closed:
             self._wake()
@@ -236,7 +239,7 @@ class ProcessPool:
 
     def _retire(self, worker: _WorkerHandle) -> None:
         if worker in self._idle:
-            self._idle.remove(worker)  # at once: whoever comes before it is ended must not be argument it
+            self._idle.remove(worker)  # now, so that no call takes it before it has ended
             task = asyncio.create_task(self._end(worker))
             self._ending_tasks.add(task)
             task.add_done_callback(self._ending_tasks.discard)
@@ -271,7 +274,7 @@ def _kill_group(pid: int) -> None:
 
 def _to_crash_failure(code: int, limits: Limits) -> Failed:
     if code >= 0:
-        text = f"its process ended by itself, with exit code {code}"
+        text = f"its process ended by itself with exit code {code}"
     elif -code == signal.SIGXCPU and limits.cpu_s is not None:
         text = f"its process was killed by SIGXCPU: it used more than {limits.cpu_s} s of CPU"
     elif -code == signal.SIGKILL:
@@ -289,7 +292,7 @@ def _signal_name(number: int) -> str:
 
 
 def _find_main_program() -> tuple[str, str] | None:
-    """How to load this program's main module again: a module by name, a file by path; None: it has neither."""
+    """Return how to load this program's main module again: a module name or a path; None if it has neither."""
     module: ModuleType | None = sys.modules.get("__main__")
     spec = getattr(module, "__spec__", None)
     if spec is not None and spec.name:

@@ -1,4 +1,4 @@
-"""How much of a machine one function in a process may use: ``limits: {memory, cpu_s}`` of a target."""
+"""Limits of a function that runs in a process: ``limits: {memory, cpu_s}`` of a target."""
 
 import math
 from typing import Any
@@ -11,14 +11,14 @@ from chronos.runners.option_faults import OptionFaults
 
 
 class Limits(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """None: without limit."""
+    """The limits of one call; None means no limit."""
 
     memory_bytes: int | None = None
     cpu_s: int | None = None  # whole seconds, as the kernel counts them
 
 
 def read_limits(value: Any) -> Limits:
-    """The limits of a target's option. Raises ``InvalidOptions``, naming what is wrong."""
+    """Read the limits of a target. Raises ``InvalidOptions`` with every fault."""
     if value is None:
         return Limits()
     faults = OptionFaults("python")
@@ -34,7 +34,7 @@ def _cpu_s(value: Any) -> int | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e9:
-        raise Invalid(f"python.limits.cpu_s is {value!r}, expected seconds above zero")
+        raise Invalid(f"python.limits.cpu_s is {value!r}, expected a positive number of seconds")
     return math.ceil(value)
 
 
@@ -43,5 +43,5 @@ def _memory_bytes(value: Any) -> int | None:
         return None
     size = read.size_bytes("python.limits.memory", value)
     if not 1 << 20 <= size < 1 << 62:
-        raise Invalid(f"python.limits.memory is {value!r}, with which nothing runs: give at least 1MiB")
+        raise Invalid(f"python.limits.memory is {value!r}; use at least 1MiB")
     return size

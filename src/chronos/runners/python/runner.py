@@ -1,4 +1,4 @@
-"""Runs registered Python functions: async ones on the event loop, others in threads or processes."""
+"""PythonRunner: runs registered functions. Async ones run on the event loop, others in threads or processes."""
 
 import asyncio
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from chronos.runners.python.thread_pool import ThreadPool
 
 
 class PythonRunner:
-    """The runner of ``python`` targets. ``inline`` runs every function on the loop, as tests with their own time do."""
+    """The runner of ``python`` targets. ``inline`` runs every function on the loop, for tests with virtual time."""
 
     def __init__(
         self, functions: FunctionRegistry, *, threads: int, processes: int, clock: Clock, inline: bool = False
@@ -34,16 +34,16 @@ class PythonRunner:
 
     @property
     def abandoned(self) -> int:
-        """How many functions ignored that they were stopped, and were left to themselves; in all."""
+        """How many functions ignored a stop and were abandoned, in total."""
         return self._threads.abandoned + self._abandoned_tasks_total
 
     @property
     def abandoned_running(self) -> int:
-        """How many of the abandoned still run."""
+        """How many of the abandoned functions still run."""
         return self._threads.abandoned_running + len(self._abandoned_tasks)
 
     def check(self, options: Mapping[str, Any]) -> None:
-        """That it names a function; which nodes have it is another question."""
+        """Check that the options name a function. Which nodes have it is not checked here."""
         faults = OptionFaults("python")
         if not faults.add_unknown_options((), options, ("limits", "name", "payload")):
             faults.raise_if_any()
@@ -54,7 +54,7 @@ class PythonRunner:
             limits = faults.try_read((), read_limits, options["limits"])
             function = self._functions.get(name) if isinstance(name, str) else None
             if function is not None and limits != Limits() and function.isolation is not Isolation.PROCESS:
-                faults.add(("limits",), f'python.limits needs a process: register "{name}" with isolation="process"')
+                faults.add(("limits",), f'python.limits needs a process; register "{name}" with isolation="process"')
         faults.raise_if_any()
 
     async def run(self, call: AttemptCall) -> Outcome:
@@ -91,21 +91,21 @@ class PythonRunner:
                 assert_never(function.isolation)
 
     async def close(self) -> None:
-        """Let idle threads end, kill the processes."""
+        """Let idle threads end and kill the processes."""
         self._threads.close()
         await self._processes.close()
 
     async def _run_on_loop(
         self, function: Function, arguments: dict[str, Any], call: AttemptCall, context: Context | None
     ) -> Outcome:
-        """In this task, which is cancelled when the attempt is to stop."""
+        """Run the function in this task, which is cancelled when the attempt must stop."""
         task = asyncio.current_task()
         assert task is not None
         stop = call.stop
 
         def cancel() -> None:
             if task.cancel():
-                stop.overrides_success = True  # the function hears of it, whatever it makes of that
+                stop.overrides_success = True  # the function will see the cancellation
 
         def abandon() -> None:
             self._abandoned_tasks_total += 1

@@ -1,17 +1,17 @@
-"""What functions print goes into their attempt's output, too.
+"""Copies what functions print into the output of their attempts.
 
 ::
 
-    print ─► sys.stdout ─► stand-in ─► the stream that was there before
-                               └─────► the sink of the attempt that runs here, if one does
+    print ─► sys.stdout ─► stand-in ─► the original stream
+                               └─────► the sink of the current attempt, if there is one
 
-``sys.stdout`` and ``sys.stderr`` belong to the process, attempts do not: a context variable says whose a text is. It is
-set in a context of the attempt's own (its task, a copy for its thread), so nothing has to be put back.
+``sys.stdout`` and ``sys.stderr`` belong to the process, not to attempts, so a context variable tells which attempt
+prints. It is set in the attempt's own context (its task, or a copy for its thread), so nothing has to be reset.
 
-The stand-ins are there while an engine runs. Others use the same place (``redirect_stdout``, pytest, notebooks), at any
-time and in any order. So each attempt looks, as it begins, who stands there, and puts a stand-in before a stream that
-has none. What is put there later, as by the function itself, is not listened to on its behalf: text that it catches is
-no output.
+The stand-ins are installed while an engine runs. Other code replaces the streams too (``redirect_stdout``, pytest,
+notebooks), at any time and in any order. So each attempt checks the streams when it starts, and wraps a stream that has
+no stand-in. A stream that is installed later, for example by the function itself, is not captured for this attempt:
+text that a function catches itself is not output.
 """
 
 import io
@@ -26,37 +26,37 @@ from typing import Any
 
 from chronos.runners.contract import Sink
 
-#: Where the attempt that runs here prints to, and how old the youngest stand-in was when it began.
+#: The sink of the current attempt, and the number of the newest stand-in when it started.
 _ATTEMPT: ContextVar[tuple[Sink, int] | None] = ContextVar("chronos_attempt", default=None)
-_SYS: dict[str, Any] = vars(sys)  # by subscript, comparing and replacing is one step: no other thread comes in between
+_SYS: dict[str, Any] = vars(sys)  # subscripting compares and replaces without another thread in between
 _STREAM_NAMES = ("stdout", "stderr")
 
 
 class _DiscardedOutput(io.TextIOBase):
-    """Where a program without a terminal prints to."""
+    """The stream of a program without a terminal."""
 
     def write(self, text: str) -> int:
         return len(text)
 
 
 class StdoutStandIn:
-    """In the place of a stream: all it is asked goes to that stream, and what is written to the attempt as well."""
+    """Replaces a stream: passes everything on to it, and copies writes to the attempt."""
 
     def __init__(self, original: Any, sequence: int) -> None:
-        self.original = original  # what stood in its place, perhaps nothing
+        self.original = original  # the replaced stream, or None
         self.stream: Any = _DiscardedOutput() if original is None else original
         self._sequence = sequence
 
     def write(self, text: str) -> int:
-        """Write to the stream, and to the attempt that runs here."""
+        """Write to the stream and to the current attempt."""
         sink = self._sink()
         if sink is None:
             written: int = self.stream.write(text)
             return written
-        token = _ATTEMPT.set(None)  # another stand-in may be behind this one, and should not hear it again
+        token = _ATTEMPT.set(None)  # another stand-in behind this one must not copy it again
         try:
             written = self.stream.write(text)
-        except (OSError, ValueError):  # closed, gone, or without this character: no reason for the work to fail
+        except (OSError, ValueError):  # a closed stream or an unsupported character must not fail the work
             written = len(text)
         finally:
             _ATTEMPT.reset(token)
@@ -96,16 +96,16 @@ class StdoutStandIn:
 
 
 class _InstalledStandIns:
-    """Who stands where, in this process."""
+    """The stand-ins that are installed in this process."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.users = 0
-        self.sequence = 0  # of the youngest stand-in
+        self.sequence = 0  # the number of the newest stand-in
         self.current: dict[str, StdoutStandIn | None] = dict.fromkeys(_STREAM_NAMES)
 
     def install(self, name: str) -> None:
-        """Stand before the stream that is there."""
+        """Put a stand-in before the current stream."""
         if name not in _SYS:
             return
         stream_now, stand_in = _SYS[name], self.current[name]
@@ -119,7 +119,10 @@ class _InstalledStandIns:
                 _SYS[name] = self.current[name] = stand_in
 
     def remove(self, name: str) -> None:
-        """Put the stream back. What others put there is theirs; a stand-in that they put back later hears nothing."""
+        """Restore the stream. Streams that other code installed stay.
+
+        A stand-in that other code puts back later copies nothing.
+        """
         stream_now, self.current[name] = _SYS.get(name), None
         if isinstance(stream_now, StdoutStandIn):
             stream = stream_now.original
@@ -131,7 +134,7 @@ _stand_ins = _InstalledStandIns()
 
 
 def start_capture() -> None:
-    """Listen to what is printed in this process, until ``stop`` has been called as often."""
+    """Capture what this process prints, until ``stop_capture`` has been called as often."""
     with _stand_ins.lock:
         _stand_ins.users += 1
         for name in _STREAM_NAMES:
@@ -139,7 +142,7 @@ def start_capture() -> None:
 
 
 def stop_capture() -> None:
-    """Listen no more, and leave ``sys`` as it was."""
+    """Stop capturing and restore ``sys``."""
     with _stand_ins.lock:
         _stand_ins.users -= 1
         if not _stand_ins.users:
@@ -149,7 +152,7 @@ def stop_capture() -> None:
 
 @contextmanager
 def capture_prints() -> Iterator[None]:
-    """Listen for as long as this lasts."""
+    """Capture within this block."""
     start_capture()
     try:
         yield
@@ -158,7 +161,7 @@ def capture_prints() -> Iterator[None]:
 
 
 def route_prints_to(sink: Sink) -> None:
-    """What is printed from here on is an attempt's. To be called in a context that ends with the attempt."""
+    """Send what is printed from here on to a sink. Call it in a context that ends with the attempt."""
     current = _stand_ins.current
     if _SYS.get("stdout") is not current["stdout"] or _SYS.get("stderr") is not current["stderr"]:
         _retake_streams()
@@ -173,7 +176,7 @@ def _retake_streams() -> None:
 
 
 def _reset_in_fork() -> None:
-    """A fork has no engine, and shares locks and sockets that it must not touch: it prints as any program does."""
+    """Restore the streams in a fork: it has no engine, and must not touch the shared locks and sockets."""
     _ATTEMPT.set(None)
     _stand_ins.lock = threading.Lock()
     _stand_ins.users = 0

@@ -1,9 +1,9 @@
-"""Threads for functions that block: a bounded number, reused, and left behind when they cannot be stopped.
+"""ThreadPool: threads for blocking functions. Their number is bounded; they are reused, and abandoned if they hang.
 
-They are daemons, so that one that hangs does not keep the program from exiting. A thread cannot be ended from outside:
-when an attempt is forced to end, its thread is abandoned, counted, and another one takes its place.
+They are daemons, so that a hanging thread does not keep the program from exiting. A thread cannot be killed: when an
+attempt must end, its thread is abandoned and counted, and another one takes its place.
 
-Answers are handed to the event loop in batches: waking it costs more than most of what is handed over.
+Results are handed to the event loop in batches: waking the loop costs more than most results.
 """
 
 import asyncio
@@ -16,11 +16,11 @@ from chronos.core.outcome import Outcome
 from chronos.runners.contract import Stop
 from chronos.runners.python.invocation import STOPPED
 
-MAX_ABANDONED_THREADS = 1_000  # abandoned threads that still run; beyond it no more are replaced
+MAX_ABANDONED_THREADS = 1_000  # that still run; beyond it no more are replaced
 
 
 class _QueuedCall:
-    """One piece of work, and whoever waits for it."""
+    """One function call, and the future of its result."""
 
     __slots__ = ("begun", "dropped", "finished", "loop", "result", "work")
 
@@ -34,24 +34,24 @@ class _QueuedCall:
 
 
 class ThreadPool:
-    """A pool that grows up to its size as it is needed."""
+    """A pool that grows up to its size on demand."""
 
     def __init__(self, size: int) -> None:
         self._size = size
         self._lock = threading.Lock()
         self._queue: SimpleQueue[_QueuedCall | None] = SimpleQueue()
-        self._alive = 0  # without those that were abandoned
+        self._alive = 0  # without abandoned ones
         self._idle = 0
-        self._backlog = 0  # items that no thread is free for
+        self._backlog = 0  # calls that wait for a free thread
         self._finished_calls: deque[tuple[_QueuedCall, Outcome]] = deque()
-        self._delivery_scheduled = False  # the loop has been woken for what stands in ``_finished_calls``
-        self.abandoned = 0  # in all
-        self.abandoned_running = 0  # of these, those that still run
+        self._delivery_scheduled = False  # the loop will deliver ``_finished_calls``
+        self.abandoned = 0  # in total
+        self.abandoned_running = 0  # of these, how many still run
 
     async def run(self, work: Callable[[], Outcome], stop: Stop) -> Outcome:
-        """Do the work in a thread. Work that has not begun when it is asked to stop is dropped.
+        """Run the work in a thread. Work that has not started when a stop is requested is dropped.
 
-        Cancelled, it abandons the thread and lets the cancellation through.
+        If cancelled, abandons the thread and raises ``CancelledError``.
         """
         item = _QueuedCall(work, asyncio.get_running_loop())
         stop.on_request(lambda: self._drop(item))
@@ -65,7 +65,7 @@ class ThreadPool:
             raise
 
     def close(self) -> None:
-        """Let idle threads end; busy ones end with their work."""
+        """Let idle threads end. Busy ones end with their work."""
         with self._lock:
             for _ in range(self._alive):
                 self._queue.put(None)
@@ -119,10 +119,10 @@ class ThreadPool:
             else:
                 with self._lock:
                     self._become_idle()
-            del item  # an idle thread keeps nothing alive
+            del item  # an idle thread must not keep objects alive
 
     def _finish(self, item: _QueuedCall, outcome: Outcome) -> bool:
-        """Hand over an outcome; False: this thread was abandoned meanwhile."""
+        """Hand over an outcome. False: this thread was abandoned meanwhile."""
         with self._lock:
             if item.dropped:
                 self.abandoned_running -= 1
@@ -135,7 +135,7 @@ class ThreadPool:
         if schedule:
             try:
                 item.loop.call_soon_threadsafe(self._deliver)
-            except RuntimeError:  # the loop has been closed: nobody waits any more
+            except RuntimeError:  # the loop has been closed
                 with self._lock:
                     self._delivery_scheduled = False
                     self._finished_calls.clear()

@@ -1,7 +1,7 @@
-"""What an attempt in a worker process says to its node: its output and progress, what it remembers, and how it ended.
+"""WorkerLog: sends the output, progress, memory and end of an attempt from a worker process to its node.
 
-The socket outlives the attempt, and so may threads that it started: after its end nothing of it is said any more, or it
-would be taken for the next one's.
+The socket outlives the attempt, and so may threads that the attempt started. Nothing is sent after the end of the
+attempt, or it would count for the next one.
 """
 
 import threading
@@ -10,37 +10,40 @@ from collections.abc import Callable
 from chronos.core.execution_detail import RecordedTask
 from chronos.runners.python.worker_protocol import EndMessage, ProgressMessage, RememberMessage, ToNode, WroteMessage
 
-MAX_MESSAGE_CHARS = 1 << 20  # characters of one message
+MAX_MESSAGE_CHARS = 1 << 20
 
 _send_lock = threading.RLock()
 
 
 class WorkerLog:
-    """The sink of one attempt. Safe from any thread, and from whatever interrupts one; that is not said."""
+    """The sink of one attempt.
+
+    Safe from any thread. Writes from a finalizer or signal handler during a write are dropped.
+    """
 
     __slots__ = ("_ended", "_is_sending", "_send")
 
     def __init__(self, send: Callable[[ToNode], None]) -> None:
         self._send = send
-        self._is_sending = False  # a message is being sent: only a finalizer or a signal's handler on top can see that
+        self._is_sending = False  # only a finalizer or signal handler that interrupts a write sees True
         self._ended = False
 
     def write(self, text: str) -> None:
-        """Add output, in pieces that a message holds."""
+        """Send output, in pieces that fit into a message."""
         text = text.encode("utf-8", "replace").decode()
         for start in range(0, len(text), MAX_MESSAGE_CHARS):
             self._send_message(WroteMessage(text=text[start : start + MAX_MESSAGE_CHARS]))
 
     def progress(self, done: float, total: float | None) -> None:
-        """Say how far the work is."""
+        """Send how far the work is."""
         self._send_message(ProgressMessage(done=done, total=total))
 
     def send_memory_entry(self, index: int, entry: RecordedTask) -> None:
-        """Say what its memory holds now."""
+        """Send one entry of the memory."""
         self._send_message(RememberMessage(index=index, entry=entry))
 
     def end(self, message: EndMessage) -> None:
-        """Say how it ended, which is the last thing."""
+        """Send the end; nothing is sent after it."""
         with _send_lock:
             self._ended = True
             self._send(message)

@@ -1,12 +1,12 @@
-"""A worker process: calls one function after the other on its main thread, and dies with the node that started it.
+"""A worker process: calls functions one after the other on its main thread, and dies with its node.
 
 ::
 
-    node ◄── socket pair ──► worker (main thread: the function; a second one reads what the node says)
+    node ◄── socket pair ──► worker (main thread: the function; a second thread reads the node's messages)
                                └── guard, a fork that only waits for the node's end of the socket to close
 
-When the node is gone, however it went, the kernel kills the worker, and the guard kills what the worker's functions
-started: all of them are one process group. It is started anew, never forked from the node, which has threads.
+When the node is gone for any reason, the kernel kills the worker, and the guard kills what the worker's functions
+started: they share one process group. A worker is a new process, never a fork of the node, which has threads.
 """
 
 import contextlib
@@ -48,13 +48,13 @@ from chronos.runners.python.worker_protocol import (
     to_end_message,
 )
 
-MAIN = "__mp_main__"  # the name under which ``multiprocessing`` loads a program again, too
+MAIN = "__mp_main__"  # ``multiprocessing`` uses the same name for a program that it loads again
 _PR_SET_PDEATHSIG = 1
 _MAX_WRAPPERS = 10
 
 
 class _NodeClock(SystemClock):
-    """This machine's clock, set right as the node's is."""
+    """This machine's clock, corrected like the node's."""
 
     def __init__(self, now_us: int) -> None:
         self._offset_us = now_us - super().now_us()
@@ -64,7 +64,7 @@ class _NodeClock(SystemClock):
 
 
 class Worker:
-    """One end of the socket: what it is told, and what it tells."""
+    """The worker's end of the socket."""
 
     def __init__(self, sock: socket.socket, main: tuple[str, str] | None) -> None:
         self._sock = sock
@@ -74,19 +74,21 @@ class Worker:
         self._functions: dict[FunctionOrigin, Callable[..., Any]] = {}
 
     def serve(self) -> NoReturn:
-        """Until the node goes away or kills this process."""
+        """Make attempts until the node goes away or kills this process."""
         threading.Thread(target=self._listen, name="chronos-worker", daemon=True).start()
         while True:
             run, call, log = self._runs.get()
             outcome = self._run(run, call, log)
             for stream in (sys.stdout, sys.stderr):
-                with contextlib.suppress(OSError, ValueError, AttributeError):  # the function may have closed it
+                with contextlib.suppress(
+                    OSError, ValueError, AttributeError
+                ):  # the function may have closed the stream
                     stream.flush()
             retire = isinstance(outcome, Failed) and "MemoryError" in outcome.kinds
             log.end(to_end_message(outcome, call, retire=retire))
 
     def send(self, message: ToNode) -> None:
-        """Say something to the node. The voices see to it that one does at a time."""
+        """Send a message to the node. WorkerLog sends one at a time."""
         self._sock.sendall(encode_frame(message))
 
     # --- one attempt
@@ -95,7 +97,7 @@ class Worker:
         try:
             target = self._find(run.origin)
             function = inspect_function(run.name, target)
-        except BaseException as error:  # noqa: BLE001 - importing runs the user's code
+        except BaseException as error:  # noqa: BLE001 - importing runs user code
             return to_failure_outcome(error, call)
         try:
             arguments = function.arguments(run.payload)
@@ -116,12 +118,12 @@ class Worker:
             target = self._functions[origin] = import_function(origin, self._main)
         return target
 
-    # --- what the node says
+    # --- messages of the node
 
     def _listen(self) -> None:
         try:
             self._handle_messages()
-        finally:  # nobody is there any more, or can be heard; nor is anybody interested in what was started here
+        finally:  # the node is gone or cannot be read: kill this group and what it started
             os.killpg(os.getpgrp(), signal.SIGKILL)
 
     def _handle_messages(self) -> None:
@@ -178,7 +180,7 @@ def _to_attempt_call(run: RunMessage, log: WorkerLog) -> AttemptCall:
 
 
 def import_function(origin: FunctionOrigin, main: tuple[str, str] | None) -> Callable[..., Any]:
-    """Import a function. What stands under its name may be an object that holds it, as a decorator left it."""
+    """Import a function. Its name may refer to an object that wraps it, such as the result of a decorator."""
     target: Any = _load_main(main) if origin.module == "__main__" else import_module(origin.module)
     for name in origin.qualname.split("."):
         target = getattr(target, name)
@@ -190,11 +192,13 @@ def import_function(origin: FunctionOrigin, main: tuple[str, str] | None) -> Cal
 
 
 def _load_main(main: tuple[str, str] | None) -> types.ModuleType:
-    """The program's main module, under another name, so that it does not start what it starts when it is run."""
+    """Load the program's main module under another name, so that it does not start what it starts when run."""
     if MAIN in sys.modules:
         return sys.modules[MAIN]
     if main is None:
-        raise Invalid("the function was defined in an interactive session, where another process cannot find it")
+        raise Invalid(
+            "the function was defined in an interactive session, which another process cannot import; move it to a file"
+        )
     kind, name = main
     content = runpy.run_module(name, run_name=MAIN) if kind == "module" else runpy.run_path(name, run_name=MAIN)
     module = types.ModuleType(MAIN)
@@ -204,7 +208,7 @@ def _load_main(main: tuple[str, str] | None) -> types.ModuleType:
 
 
 def _set_limits(limits: Limits) -> None:
-    """Set soft limits only: the next task may have others. Memory counts from what the idle process has."""
+    """Set soft limits only, because the next task may have others. Memory counts from what the idle process uses."""
     memory = resource.RLIM_INFINITY
     if limits.memory_bytes is not None:
         memory = _used_bytes() + limits.memory_bytes
@@ -229,12 +233,12 @@ def _die_with_parent(parent: int) -> None:
     """Have the kernel kill this process when the node ends, even while a function holds the interpreter."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:  # it has gone already
+    if os.getppid() != parent:  # the node is already gone
         os._exit(1)
 
 
 def _start_guard(sock: socket.socket) -> None:
-    """Fork what outlives this process just long enough to kill its group when the node goes away."""
+    """Fork a guard that kills this process group when the node goes away."""
     if not hasattr(select, "POLLRDHUP") or os.fork():
         return
     poll = select.poll()

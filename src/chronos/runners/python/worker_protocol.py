@@ -1,4 +1,4 @@
-"""What a node and its worker processes say to each other: JSON behind a length of four bytes, over a socket pair."""
+"""Messages between a node and its worker processes: JSON after a four-byte length, over a socket pair."""
 
 import base64
 from typing import Any
@@ -18,9 +18,9 @@ MAX_MESSAGE_BYTES = 64 << 20
 
 
 class RunMessage(Struct, frozen=True, kw_only=True, tag=True):
-    """Make this attempt."""
+    """Tells a worker to make this attempt."""
 
-    name: str  # of the function, as jobs know it
+    name: str  # of the function, as jobs name it
     origin: FunctionOrigin
     limits: Limits
     execution: bytes
@@ -40,17 +40,17 @@ class RunMessage(Struct, frozen=True, kw_only=True, tag=True):
     memory: list[RecordedTask]
     grace_s: float
     stopping: bool
-    now_us: int  # on the node's clock, which is corrected to the store's
+    now_us: int  # on the node's clock, which follows the store's
 
 
 class StopMessage(Struct, frozen=True, kw_only=True, tag=True):
-    """Ask the function to stop."""
+    """Asks the running function to stop."""
 
     reason: StopReason
 
 
 class StoppingMessage(Struct, frozen=True, kw_only=True, tag=True):
-    """The node shuts down."""
+    """Tells a worker that the node shuts down."""
 
 
 class WroteMessage(Struct, frozen=True, kw_only=True, tag=True):
@@ -68,7 +68,7 @@ class RememberMessage(Struct, frozen=True, kw_only=True, tag=True):
 
 
 class EndMessage(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
-    """How it ended: exactly one of the three, or nothing for a success without a result."""
+    """How an attempt ended: a result, an error or a wait. An empty message is a success without a result."""
 
     result: Any = None
     error: str | None = None
@@ -79,8 +79,8 @@ class EndMessage(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True
     signal: str | None = None
     statements: list[tuple[str, list[Any]]] = []
     traceback: str | None = None
-    noticed_stop: bool = False  # it knew that it was to stop
-    retire: bool = False  # the process should not be used again
+    noticed_stop: bool = False  # it knew that it should stop
+    retire: bool = False  # the process should not be reused
 
 
 ToWorker = RunMessage | StopMessage | StoppingMessage
@@ -92,13 +92,13 @@ NODE_MESSAGE_DECODER: msgspec.json.Decoder[ToNode] = msgspec.json.Decoder(ToNode
 
 
 def encode_frame(message: ToWorker | ToNode) -> bytes:
-    """The bytes of a message."""
+    """Return the bytes of a message."""
     body = _ENCODER.encode(message)
     return len(body).to_bytes(LENGTH_BYTES) + body
 
 
 def to_run_message(name: str, origin: FunctionOrigin, limits: Limits, call: AttemptCall, now_us: int) -> RunMessage:
-    """What a worker must know of a call."""
+    """Build the message that tells a worker about a call."""
     return RunMessage(
         name=name,
         origin=origin,
@@ -125,7 +125,7 @@ def to_run_message(name: str, origin: FunctionOrigin, limits: Limits, call: Atte
 
 
 def to_end_message(outcome: Outcome, call: AttemptCall, *, retire: bool) -> EndMessage:
-    """The message of an outcome."""
+    """Build the message of an outcome."""
     statements = [(sql, [_encode_sql_value(value) for value in values]) for sql, values in call.statements]
     match outcome:
         case Succeeded():
@@ -140,11 +140,11 @@ def to_end_message(outcome: Outcome, call: AttemptCall, *, retire: bool) -> EndM
         case Waits():
             return EndMessage(waits=True, until_us=outcome.until_us, signal=outcome.signal, retire=retire)
         case TimedOut() | Canceled() | Lost() | Released():
-            raise AssertionError(f"a function does not end as {outcome!r}: only whoever runs it can tell that")
+            raise AssertionError(f"a function cannot end as {outcome!r}; only its node decides that")
 
 
 def to_outcome(message: EndMessage, call: AttemptCall) -> Outcome:
-    """The outcome of a message; the statements of a success go to its call."""
+    """Return the outcome of a message. The statements of a success are added to the call."""
     if message.waits:
         return Waits(until_us=message.until_us, signal=message.signal, resumes=True)
     if message.error is not None:

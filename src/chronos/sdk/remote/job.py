@@ -43,7 +43,6 @@ class RemoteHandle(JobHandle):
     @on_home_loop
     async def atrigger(self, payload: Any = None, *, at: Instant | None = None, key: str | None = None) -> "Run":
         """Run the job once, now. See ``JobHandle.trigger``."""
-        self._remote.declared.check_payload(self.name, payload)
         body = {"payload": to_stored_payload(payload), "at": None if at is None else _to_rfc3339(at, "at")}
         connection = await self._remote.session()
         query = {"namespace": self._remote.namespace}

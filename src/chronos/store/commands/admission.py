@@ -80,12 +80,12 @@ class Recover(Command[list[Admitted]]):
     spans: tuple[Span, ...]
     now_us: int
     all_or_nothing: bool = False
-    others: tuple["Recover", ...] = ()  # commands of other jobs merged into this one, see ``store.command_merge``
+    merged: tuple["Recover", ...] = ()  # commands of other jobs merged into this one, see ``store.command_merge``
 
     @property
     def parts(self) -> tuple["Recover", ...]:
         """This command and the commands merged into it."""
-        return (self, *self.others)
+        return (self, *self.merged)
 
 
 class Triggered(NamedTuple):

@@ -74,12 +74,12 @@ class SaveJobs(Command[list[Saved]]):
     delete: tuple[DeleteRow, ...] = ()
     idempotency: str | None = None
     rollback_to: int | None = None  # the old version that the one job goes back to, for the audit log
-    others: tuple["SaveJobs", ...] = ()  # commands merged into this one, see ``store.command_merge``
+    merged: tuple["SaveJobs", ...] = ()  # commands merged into this one, see ``store.command_merge``
 
     @property
     def parts(self) -> tuple["SaveJobs", ...]:
         """This command and the commands merged into it."""
-        return (self, *self.others)
+        return (self, *self.merged)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,9 +121,9 @@ class SetJobState(Command[bool]):
     expect: int | None = None
     expect_state: JobState | None = None
     actor: Actor = SYSTEM
-    others: tuple["SetJobState", ...] = ()  # commands of other jobs merged into this one, see ``store.command_merge``
+    merged: tuple["SetJobState", ...] = ()  # commands of other jobs merged into this one, see ``store.command_merge``
 
     @property
     def parts(self) -> tuple["SetJobState", ...]:
         """This command and the commands merged into it."""
-        return (self, *self.others)
+        return (self, *self.merged)

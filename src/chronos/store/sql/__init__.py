@@ -1,4 +1,4 @@
-"""The store in SQL: statements that SQLite and PostgreSQL share, and the two engines that run them.
+"""The store in SQL: statements that SQLite and PostgreSQL share, and the two engines.
 
-What only one engine has belongs in ``sqlite`` or ``postgres``.
+Code of one engine belongs in ``sqlite`` or ``postgres``.
 """

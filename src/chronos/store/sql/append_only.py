@@ -1,4 +1,4 @@
-"""What is written beside an execution: ended attempts, what must follow, dead letters, spans, the audit log."""
+"""Append-only tables: attempts, outbox, dead letters, spans, audit log, idempotency keys; and the tally of jobs."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -11,12 +11,12 @@ from chronos.core.node import Actor
 from chronos.store.commands import EndedAttempt, FollowUp, WriteAudit
 from chronos.store.sql.query import Dialect, Query, Rows, Steps
 
-AuditLineRow = tuple[str, str, str, str]  # of the audit log: action, namespace, subject, detail
-EXECUTION_ENDED = "ended"  # the kind of outbox item that tells the followers of a job
+AuditLineRow = tuple[str, str, str, str]  # action, namespace, subject, detail
+EXECUTION_ENDED = "ended"  # kind of the outbox item for an ended execution of a followed job
 
 
 class AppendOnlyTables:
-    """Statements and steps for append-only records. Writing one twice is harmless."""
+    """Inserts rows into append-only tables. Inserting a row again has no effect."""
 
     def __init__(self, d: Dialect) -> None:
         attempt = "execution:i task:t number:n status:n started_us:n finished_us:n node:n error:t detail:t"
@@ -56,43 +56,42 @@ class AppendOnlyTables:
             union all select namespace, name from remains where job = $1 and name is not null"""
 
     def find_by_idempotency_key(self, namespace: str, key: str | None) -> Steps[bytes | None]:
-        """What a request with this idempotency key made: an execution, or a job; None: it was not sent before."""
+        """Return the execution or job that a request with this key created, or None."""
         return None if key is None else (yield from self.find_by_idempotency_keys(namespace, [key])).get(key)
 
-    def remember_idempotency_key(self, namespace: str, key: str | None, made: bytes, now_us: int) -> Steps[None]:
-        """Keep what a request with an idempotency key has made."""
+    def remember_idempotency_key(self, namespace: str, key: str | None, created: bytes, now_us: int) -> Steps[None]:
+        """Record the execution or job that a request with an idempotency key created."""
         if key is not None:
-            yield from self.remember_idempotency_keys(namespace, [(key, made)], now_us)
+            yield from self.remember_idempotency_keys(namespace, [(key, created)], now_us)
 
     def find_by_idempotency_keys(self, namespace: str, keys: Sequence[str]) -> Steps[dict[str, bytes]]:
-        """What requests with these keys made, as far as they were sent before."""
-        found = yield Query(self._select_idempotency_keys, (namespace,), Rows("t", [(key,) for key in keys]))
-        return dict(found)
+        """Return the execution or job that each key created. Unknown keys are left out."""
+        return dict((yield Query(self._select_idempotency_keys, (namespace,), Rows("t", [(key,) for key in keys]))))
 
     def remember_idempotency_keys(self, namespace: str, made: Iterable[tuple[str, bytes]], now_us: int) -> Steps[None]:
-        """Keep what requests with idempotency keys have made."""
+        """Record the executions or jobs that requests with idempotency keys created."""
         rows = Rows("ti", list(made))
         if rows.values:
             yield Query(self._remember, (namespace, now_us), rows)
 
     def add_to_tally(self, changes: Counter[int], sign: int = 1) -> Steps[None]:
-        """Jobs that came into a state, less those that left it; with -1 all of them left it."""
+        """Add to the number of jobs in each state; with ``sign`` -1, subtract."""
         rows = [(state, sign * count) for state, count in sorted(changes.items()) if count]
         if rows:
             yield Query(self._count, rows=Rows("nn", rows))
 
     def count_done_jobs(self, jobs: int) -> Steps[None]:
-        """So many active jobs came to the end of their schedule."""
+        """Move active jobs to the state done in the tally."""
         yield from self.add_to_tally(Counter({int(JobState.ACTIVE): -jobs, int(JobState.DONE): jobs}))
 
     def insert_attempts(self, rows: Iterable[EndedAttempt]) -> Steps[None]:
-        """Record ended tries."""
+        """Record ended attempts."""
         values = [(*row[:3], int(row.status), *row[4:]) for row in rows]
         if values:
             yield Query(self._attempts, rows=Rows("itnnnnntt", values))
 
     def insert_follow_ups(self, items: Sequence[tuple[bytes, FollowUp]], now_us: int) -> Steps[None]:
-        """Put what must follow executions into the outbox."""
+        """Put the follow-ups of executions into the outbox."""
         values = [
             (
                 time_ordered_id(now_us, b"outbox", execution, "\0".join(item).encode()),
@@ -107,18 +106,18 @@ class AppendOnlyTables:
             yield Query(self._outbox, rows=Rows("ittitn", values))
 
     def insert_ended_items(self, ends: Sequence[tuple[bytes, bytes, Status]], now_us: int) -> Steps[None]:
-        """Tell of executions of followed jobs that came to an end: (execution, job, status)."""
+        """Put ended executions of followed jobs, as (execution, job, status), into the outbox."""
         body = '{{"execution":"{}","job":"{}","status":{:d}}}'.format
         items = [(e, FollowUp(EXECUTION_ENDED, "", body(e.hex(), job.hex(), status))) for e, job, status in ends]
         yield from self.insert_follow_ups(items, now_us)
 
     def insert_dead_letters(self, rows: Sequence[tuple[bytes, bytes, int, str, str | None]]) -> Steps[None]:
-        """List executions that failed for good: (execution, job, when, code, message)."""
+        """Record dead letters: (execution, job, time, code, message)."""
         if rows:
             yield Query(self._dead, rows=Rows("iintt", rows))
 
     def insert_spans(self, cause: int, spans: Iterable[tuple[int, Span]]) -> Steps[None]:
-        """Record runs of instants that did not run, each with the version of its job."""
+        """Record spans, each with the version of its job."""
         values = [
             (
                 *(s.id, s.job, version, cause, s.from_us, int(s.status), s.reason.code.value, s.reason.message),
@@ -132,21 +131,21 @@ class AppendOnlyTables:
     def audit(
         self, actor: Actor, action: str, namespace: str, subject: str, at_us: int, detail: str = ""
     ) -> Steps[None]:
-        """One line of the audit log."""
+        """Write one line of the audit log."""
         yield from self.audit_lines_by_actor(actor, at_us, [(action, namespace, subject, detail)])
 
     def audit_execution(self, actor: Actor, action: str, job: bytes, at_us: int, detail: str) -> Steps[None]:
-        """One line about an execution, under the name that its job has or had."""
-        found = yield Query(self._name_of, (job,))
-        namespace, name = found[0] if found else ("", job.hex())
+        """Write one line about an execution, under the name of its job, which may be deleted."""
+        rows = yield Query(self._name_of, (job,))
+        namespace, name = rows[0] if rows else ("", job.hex())
         yield from self.audit(actor, action, namespace, name, at_us, detail)
 
     def audit_lines_by_actor(self, actor: Actor, at_us: int, lines: Sequence[AuditLineRow]) -> Steps[None]:
-        """Lines of the audit log by one actor."""
+        """Write lines of the audit log for one actor."""
         yield from self.audit_lines([(actor, at_us, line) for line in lines])
 
     def audit_lines(self, lines: Iterable[tuple[Actor, int, AuditLineRow]]) -> Steps[None]:
-        """Lines of the audit log, each with who did it and when."""
+        """Write lines of the audit log, each with its actor and time."""
         values = [
             (
                 time_ordered_id(
@@ -161,13 +160,14 @@ class AppendOnlyTables:
     def write_audit(self, command: WriteAudit) -> Steps[None]:
         """See ``WriteAudit``."""
         lines = [
-            (one.actor, command.now_us, (one.action, one.namespace, one.subject, one.detail)) for one in command.lines
+            (line.actor, command.now_us, (line.action, line.namespace, line.subject, line.detail))
+            for line in command.lines
         ]
         yield from self.audit_lines(lines)
 
 
 def time_ordered_id(at_us: int, *parts: bytes) -> bytes:
-    """A deterministic id that sorts by time, to the microsecond."""
+    """Return a deterministic id that sorts by time, to the microsecond."""
     fraction = (at_us % 1000).to_bytes(2)
     digest = blake2b(b"\0".join(parts) + at_us.to_bytes(8, signed=True), digest_size=8).digest()
     return id_floor(at_us)[:6] + fraction + digest

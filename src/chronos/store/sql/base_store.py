@@ -1,4 +1,4 @@
-"""What both engines share: reads, hints, commit listeners and resent requests. An engine applies."""
+"""SqlStore: reads, hints, commit listeners and resent requests, shared by both engines."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ log = logging.getLogger("chronos.store")
 
 
 class SqlStore(Queries):
-    """Reads, and listeners of what was written; see ``contract.Store`` for what each method promises."""
+    """The part of ``contract.Store`` that both engines share."""
 
     def __init__(self, dialect: Dialect) -> None:
         super().__init__(dialect)
@@ -38,20 +38,23 @@ class SqlStore(Queries):
         return []
 
 
-def _notify_listeners(listeners: Sequence[Callable[[*Ts], None]], *news: *Ts) -> None:
-    """A listener's own trouble must not become that of a commit, which would be made once more."""
+def _notify_listeners(listeners: Sequence[Callable[[*Ts], None]], *args: *Ts) -> None:
+    """Call every listener. Their errors are logged: raised here, they would make a commit look failed."""
     for listener in listeners:
         try:
-            listener(*news)
+            listener(*args)
         except Exception:
-            log.exception("a listener of the store failed")
+            log.exception("a store listener failed")
 
 
 _MAX_REMEMBERED_REQUESTS = 1024
 
 
 class ResentRequests:
-    """Sent again, they are asked what they did the first time. The latest are remembered."""
+    """Requests whose outcome is unknown because the connection failed before the answer arrived.
+
+    When such a request is sent again, the store looks up what the first one did. Remembers the last 1,024.
+    """
 
     def __init__(self) -> None:
         self._requests: dict[bytes, None] = {}

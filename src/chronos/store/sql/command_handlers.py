@@ -1,4 +1,4 @@
-"""Every command and the steps that apply it: the one table both drivers go by, and which commands merge into one."""
+"""The table of commands and the steps that apply them, for both engines."""
 
 from collections.abc import Callable
 from typing import Any
@@ -50,7 +50,7 @@ from chronos.store.sql.tokens import TokenHandler
 
 
 class CommandHandlers:
-    """How each command is applied."""
+    """Finds the steps of a command."""
 
     def __init__(self, d: Dialect, hot: HotPath) -> None:
         records = AppendOnlyTables(d)
@@ -96,7 +96,10 @@ class CommandHandlers:
         self._admit, self._claim = lifecycle.admit, lifecycle.claim
 
     def steps(self, command: Command[Any], *, resent: bool = False) -> Steps[Any]:
-        """What to run within a transaction to apply the command; the steps' return value is its answer."""
+        """Return the steps that apply a command within a transaction. Their return value is its answer.
+
+        ``resent``: the command was sent before and its answer was lost; the steps look up what it did.
+        """
         if isinstance(command, Admit):
             return self._admit(command, resent=resent)
         if isinstance(command, Claim):

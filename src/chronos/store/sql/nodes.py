@@ -7,7 +7,7 @@ from chronos.store.sql.row_mappers import write_labels
 
 
 class NodeHandler:
-    """Statements and steps."""
+    """Registers nodes and records their heartbeats and shutdowns."""
 
     def __init__(self, d: Dialect) -> None:
         self._mutex = d.mutex()
@@ -21,8 +21,8 @@ class NodeHandler:
         held = f"""
             select a.id, a.token, a.cancel, a.cancel_message from {{}} as b left join active as a
             on a.owner = $1 and a.status = {int(Status.RUNNING)} order by a.id"""
-        # On PostgreSQL one statement: a transaction that waits for a node which does not hear would keep the node's
-        # row locked, and those who look whether that node is dead would wait with it.
+        # On PostgreSQL a heartbeat is one statement. In a transaction, a node that hangs would keep its row locked, and
+        # the nodes that check whether it is dead would wait for it.
         self._held: str | None = None
         self._beat = f"with b as ({beat}) {held.format('b')}"
         if d.name == "sqlite":

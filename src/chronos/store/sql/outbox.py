@@ -10,19 +10,19 @@ _EXECUTIONS_PER_AUDIT_LINE = 100
 
 
 class OutboxHandler:
-    """Statements and steps."""
+    """Takes and acknowledges outbox items, drops dead letters and writes output."""
 
     def __init__(self, d: Dialect, gates: GateQueue, records: AppendOnlyTables) -> None:
         self._gates, self._records = gates, records
         self._take = {
-            (again, chosen): f"""
+            (include_held, by_target): f"""
             with taken as materialized (
-                select id from outbox where {free} and {whose} order by id limit $2 {d.lock_or_skip()}
+                select id from outbox where {free} and {target} order by id limit $2 {d.lock_or_skip()}
             )
             update outbox set owner = $1 where {d.among("id", "select id from taken")}
             returning id, kind, target, execution, body, created_us"""
-            for again, free in ((True, "(owner is null or owner = $1)"), (False, "owner is null"))
-            for chosen, whose in ((False, "true"), (True, d.one_of("target", 3, "t")))
+            for include_held, free in ((True, "(owner is null or owner = $1)"), (False, "owner is null"))
+            for by_target, target in ((False, "true"), (True, d.one_of("target", 3, "t")))
         }
         self._ack = f"delete from outbox where {d.one_of('id', 1)}"
         self._drop_dead = f"delete from dead_letter where {d.one_of('execution', 1)} returning namespace, execution"
@@ -48,19 +48,23 @@ class OutboxHandler:
         """See ``DropDeadLetters``."""
         rows = yield Query(self._drop_dead, rows=to_id_rows(command.executions))
         for namespace in sorted({row[0] for row in rows}):
-            own = sorted(row[1].hex() for row in rows if row[0] == namespace)
-            more = f" and {len(own) - _EXECUTIONS_PER_AUDIT_LINE} more" if len(own) > _EXECUTIONS_PER_AUDIT_LINE else ""
+            executions = sorted(row[1].hex() for row in rows if row[0] == namespace)
+            more = (
+                f" and {len(executions) - _EXECUTIONS_PER_AUDIT_LINE} more"
+                if len(executions) > _EXECUTIONS_PER_AUDIT_LINE
+                else ""
+            )
             line = (
                 "discard dead letters",
                 namespace,
-                str(len(own)),
-                ", ".join(own[:_EXECUTIONS_PER_AUDIT_LINE]) + more,
+                str(len(executions)),
+                ", ".join(executions[:_EXECUTIONS_PER_AUDIT_LINE]) + more,
             )
             yield from self._records.audit_lines_by_actor(command.actor, command.now_us, [line])
         return len(rows)
 
     def write_output(self, command: WriteOutput) -> Steps[None]:
-        """See ``WriteOutput``. What belongs to nothing would stay for ever, so it is not written."""
+        """See ``WriteOutput``. Output without an execution would never be deleted, so it is not written."""
         known = yield from self._gates.find_known(sorted({row.execution for row in command.rows}))
         rows = {row[:4]: row for row in command.rows if row.execution in known}
         if rows:

@@ -1,7 +1,6 @@
-"""Every read: one or two statements and the records they give. The same on both engines.
+"""Every read of the store, as steps. The same on both engines.
 
-A read is written as steps, the statements that it yields. ``@read`` makes it a method of the store, which a driver runs
-on a connection of its own.
+``@read`` turns a generator of queries into a method of the store, which the engine runs on a reading connection.
 """
 
 from abc import ABC, abstractmethod
@@ -24,18 +23,18 @@ from chronos.store.sql.query import Dialect, Query, Rows, Steps
 
 
 def job_number_sql(job: str) -> str:
-    """The number of the job with this id, an expression."""
+    """Return an expression: the number of the job whose id is the expression ``job``."""
     number = f"(select o.number from {{}} as o where o.job = {job})".format
     return f"coalesce({number('gate')}, {number('gone')})"
 
 
 def history_of_job_sql(history: str, job: str) -> str:
-    """A condition: the row of ``history`` (a table's alias) is of the job with this id, an expression."""
+    """Return a condition: the row of ``history`` (a table alias) belongs to the job with the id ``job``."""
     return f"{history}.number = {job_number_sql(job)} and {history}.job = {job}"
 
 
 REPLACE_INDEX = [overlap.value for overlap in OVERLAPS].index("replace")
-_FIRST_TROUBLED_STATUS = 20  # and above: see ``Status``
+_FIRST_TROUBLED_STATUS = 20  # this and higher ones, see ``Status``
 _ID_AFTER_ALL = b"\xff" * 16  # later than every id
 _DEAD_LETTER_COLUMNS = "execution, job, namespace, failed_us, code, message"
 
@@ -46,7 +45,7 @@ T = TypeVar("T")
 
 
 def read(steps: Callable[Concatenate[S, P], Steps[T]]) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
-    """Make steps a method that runs them, all on the same commit."""
+    """Turn steps into a method that runs them on one snapshot."""
 
     @wraps(steps)
     async def run(store: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -56,7 +55,7 @@ def read(steps: Callable[Concatenate[S, P], Steps[T]]) -> Callable[Concatenate[S
 
 
 class Queries(ABC):
-    """The reading half of the contract; see ``contract.Store`` for what each method promises."""
+    """The reads of ``contract.Store``."""
 
     def __init__(self, d: Dialect) -> None:
         self._job_list, self._verify = JobQueries(d), InvariantChecks(d)
@@ -83,7 +82,7 @@ class Queries(ABC):
         self._names_of = f"""
             select id, namespace, name from job where {d.is_job_of("job", 1)}
             union all select job, namespace, name from remains where {d.one_of("job", 1)} and name is not null"""
-        # One look for each namespace, whatever stands in it.
+        # One index lookup per namespace, however many jobs it has.
         first = "select min(namespace) from job"
         self._namespaces = f"""
             with recursive found (namespace) as (
@@ -97,7 +96,7 @@ class Queries(ABC):
         self._by_execution = f"""
             select {record.OPEN_COLUMNS} from active where id = $1
             union all select {record.ENDED_COLUMNS} from history where id = $1"""
-        # Attempts of a task are in the order of their numbers, even where the clock went back between two of them.
+        # Attempts of a task are in the order of their numbers, even if the clock went back in between.
         self._attempts = f"""
             select {record.ATTEMPT_COLUMNS} from (
                 select {record.ATTEMPT_COLUMNS}, max(started_us) over (partition by task order by number) as since_us
@@ -106,7 +105,7 @@ class Queries(ABC):
         self._running_since = f"""
             select {record.OPEN_COLUMNS} from active where status = {int(Status.RUNNING)} and attempt_us < $1
             order by attempt_us, id limit $2"""
-        # One look for each lane, whatever stands in it.
+        # One index lookup per lane, however many executions it has.
         ready = f"select min(lane) from active where status = {int(Status.READY)} and held = 0"
         self._ready_lanes = f"""
             with recursive found (lane) as (
@@ -137,32 +136,32 @@ class Queries(ABC):
 
     @abstractmethod
     async def _read(self, steps: Steps[T]) -> T:
-        """Run reading steps on a connection of their own."""
+        """Run the steps of a read on a reading connection."""
 
     @read
     def due(self, until_us: int, limit: int) -> Steps[list[DueGate]]:
-        found = yield Query(self._due, (until_us, limit), standalone=True)
-        return [DueGate(job, next_us, version, lane, bool(careful)) for job, next_us, version, lane, careful in found]
+        rows = yield Query(self._due, (until_us, limit), standalone=True)
+        return [DueGate(job, next_us, version, lane, bool(careful)) for job, next_us, version, lane, careful in rows]
 
     @read
     def next_due_us(self) -> Steps[int | None]:
-        [(found,)] = yield Query(self._next_due, standalone=True)
-        return found  # type: ignore[no-any-return]
+        [(value,)] = yield Query(self._next_due, standalone=True)
+        return value  # type: ignore[no-any-return]
 
     @read
     def next_wake_us(self) -> Steps[int | None]:
-        [(found,)] = yield Query(self._next_wake, standalone=True)
-        return found  # type: ignore[no-any-return]
+        [(value,)] = yield Query(self._next_wake, standalone=True)
+        return value  # type: ignore[no-any-return]
 
     @read
     def held_by(self, node: int) -> Steps[list[Execution]]:
-        found = yield Query(self._held, (node,), standalone=True)
-        return [item for row in found if isinstance(item := record.to_execution(row), Execution)]
+        rows = yield Query(self._held, (node,), standalone=True)
+        return [item for row in rows if isinstance(item := record.to_execution(row), Execution)]
 
     @read
     def running_since(self, before_us: int, limit: int) -> Steps[list[Execution]]:
-        found = yield Query(self._running_since, (before_us, limit), standalone=True)
-        return [item for row in found if isinstance(item := record.to_execution(row), Execution)]
+        rows = yield Query(self._running_since, (before_us, limit), standalone=True)
+        return [item for row in rows if isinstance(item := record.to_execution(row), Execution)]
 
     @read
     def ready_lanes(self) -> Steps[list[int]]:
@@ -174,9 +173,9 @@ class Queries(ABC):
 
     @read
     def depths(self) -> Steps[list[Depth]]:
-        found = yield Query(self._depths, standalone=True)
+        rows = yield Query(self._depths, standalone=True)
         lanes: dict[int, dict[Status, int]] = {}
-        for lane, status, count in found:
+        for lane, status, count in rows:
             lanes.setdefault(lane, {})[record.to_enum_member(Status, status)] = count
         order = (Status.READY, Status.QUEUED, Status.RUNNING, Status.WAITING)
         return [Depth(lane, *(counts.get(status, 0) for status in order)) for lane, counts in lanes.items()]
@@ -190,20 +189,20 @@ class Queries(ABC):
 
     @read
     def jobs_by_id(self, ids: Sequence[bytes]) -> Steps[dict[bytes, Job]]:
-        found = yield Query(self._by_id, rows=to_id_rows(ids), standalone=True)
-        return {row[0]: record.to_job(row) for row in found}
+        rows = yield Query(self._by_id, rows=to_id_rows(ids), standalone=True)
+        return {row[0]: record.to_job(row) for row in rows}
 
     @read
     def job_named(self, namespace: str, name: str) -> Steps[Job | None]:
-        found = yield Query(self._by_name, (namespace, name), standalone=True)
-        return record.to_job(found[0]) if found else None
+        rows = yield Query(self._by_name, (namespace, name), standalone=True)
+        return record.to_job(rows[0]) if rows else None
 
     @read
     def names_of(self, ids: Sequence[bytes]) -> Steps[dict[bytes, JobName]]:
         if not ids:
             return {}
-        found = yield Query(self._names_of, rows=to_id_rows(ids), standalone=True)
-        return {job: JobName(namespace, name) for job, namespace, name in found}
+        rows = yield Query(self._names_of, rows=to_id_rows(ids), standalone=True)
+        return {job: JobName(namespace, name) for job, namespace, name in rows}
 
     @read
     def namespaces(self, *, limit: int) -> Steps[list[str]]:
@@ -211,13 +210,13 @@ class Queries(ABC):
 
     @read
     def specs_at(self, pairs: Sequence[tuple[bytes, int]]) -> Steps[dict[tuple[bytes, int], JobSpec]]:
-        found = yield Query(self._specs_at, rows=Rows("in", list(dict.fromkeys(pairs))), standalone=True)
-        return {(job, version): record.to_job_spec(text) for job, version, text in found}
+        rows = yield Query(self._specs_at, rows=Rows("in", list(dict.fromkeys(pairs))), standalone=True)
+        return {(job, version): record.to_job_spec(text) for job, version, text in rows}
 
     @read
     def followers(self, namespace: str, name: str) -> Steps[list[tuple[bytes, UpstreamCondition]]]:
-        found = yield Query(self._followers, (namespace, name), standalone=True)
-        return [(job, UpstreamCondition(outcome)) for job, outcome in found]
+        rows = yield Query(self._followers, (namespace, name), standalone=True)
+        return [(job, UpstreamCondition(outcome)) for job, outcome in rows]
 
     @read
     def list_jobs(self, where: JobFilter, *, limit: int, cursor: bytes | None = None) -> Steps[Page[Job]]:
@@ -226,8 +225,8 @@ class Queries(ABC):
     @read
     def versions(self, job: bytes, *, limit: int, before: int | None = None) -> Steps[list[JobVersion]]:
         args = (job, 1 << 62 if before is None else before, limit)
-        found = yield Query(self._versions, args, standalone=True)
-        return [record.to_job_version(row) for row in found]
+        rows = yield Query(self._versions, args, standalone=True)
+        return [record.to_job_version(row) for row in rows]
 
     @read
     def list_executions(
@@ -262,14 +261,14 @@ class Queries(ABC):
                 f"select * from (select {record.ENDED_COLUMNS} from history where {' and '.join(ended)} {latest}) as h"
             )
         sql = f"select * from ({' union all '.join(parts)}) as found {newest}"
-        found = yield Query(sql, tuple(args), standalone=True)
-        items = [record.to_execution(row) for row in found[:limit]]
-        return Page(items=items, cursor=items[-1].id if len(found) > limit else None)
+        rows = yield Query(sql, tuple(args), standalone=True)
+        items = [record.to_execution(row) for row in rows[:limit]]
+        return Page(items=items, cursor=items[-1].id if len(rows) > limit else None)
 
     @read
     def execution(self, execution: bytes) -> Steps[ExecutionView | None]:
-        found = yield Query(self._by_execution, (execution,))
-        item = record.to_execution(found[0]) if found else None
+        rows = yield Query(self._by_execution, (execution,))
+        item = record.to_execution(rows[0]) if rows else None
         if not isinstance(item, Execution):
             return None
         attempts: list[Attempt] = [record.to_attempt(row) for row in (yield Query(self._attempts, (execution,)))]
@@ -281,14 +280,14 @@ class Queries(ABC):
 
     @read
     def ended_since(self, after: tuple[int, bytes], limit: int) -> Steps[list[Execution | Span]]:
-        found = yield Query(self._ended_since, (*after, limit), standalone=True)
-        return [record.to_execution(row) for row in found]
+        rows = yield Query(self._ended_since, (*after, limit), standalone=True)
+        return [record.to_execution(row) for row in rows]
 
     @read
     def latest(self, jobs: Sequence[bytes], *, started: bool = False) -> Steps[dict[bytes, Execution]]:
-        found = yield Query(self._latest_started if started else self._latest, rows=to_id_rows(jobs), standalone=True)
+        rows = yield Query(self._latest_started if started else self._latest, rows=to_id_rows(jobs), standalone=True)
         newest: dict[bytes, Execution] = {}
-        for row in sorted(found, key=lambda row: row[0]):
+        for row in sorted(rows, key=lambda row: row[0]):
             item = record.to_execution(row)
             if isinstance(item, Execution):
                 newest[item.job] = item
@@ -298,15 +297,15 @@ class Queries(ABC):
     def list_dead_letters(
         self, *, namespace: str | None, limit: int, cursor: bytes | None = None
     ) -> Steps[Page[DeadLetter]]:
-        found = yield self._newest("dead_letter", _DEAD_LETTER_COLUMNS, "execution", namespace, limit, cursor)
-        items = [record.to_dead_letter(row) for row in found[:limit]]
-        return Page(items=items, cursor=items[-1].execution if len(found) > limit else None)
+        rows = yield self._newest("dead_letter", _DEAD_LETTER_COLUMNS, "execution", namespace, limit, cursor)
+        items = [record.to_dead_letter(row) for row in rows[:limit]]
+        return Page(items=items, cursor=items[-1].execution if len(rows) > limit else None)
 
     @read
     def audit(self, *, namespace: str | None, limit: int, cursor: bytes | None = None) -> Steps[Page[AuditEntry]]:
-        found = yield self._newest("audit", record.AUDIT_COLUMNS, "id", namespace, limit, cursor)
-        items = [record.to_audit_entry(row) for row in found[:limit]]
-        return Page(items=items, cursor=items[-1].id if len(found) > limit else None)
+        rows = yield self._newest("audit", record.AUDIT_COLUMNS, "id", namespace, limit, cursor)
+        items = [record.to_audit_entry(row) for row in rows[:limit]]
+        return Page(items=items, cursor=items[-1].id if len(rows) > limit else None)
 
     def _newest(
         self, table: str, columns: str, key: str, namespace: str | None, limit: int, cursor: bytes | None
@@ -327,8 +326,8 @@ class Queries(ABC):
 
     @read
     def outbox(self, *, limit: int, after: bytes | None = None) -> Steps[list[OutboxItem]]:
-        found = yield Query(self._outbox, (after or bytes(16), limit), standalone=True)
-        return [OutboxItem(*row) for row in found]
+        rows = yield Query(self._outbox, (after or bytes(16), limit), standalone=True)
+        return [OutboxItem(*row) for row in rows]
 
     @read
     def token(self, token_hash: str) -> Steps[ApiToken | None]:
@@ -344,22 +343,23 @@ class Queries(ABC):
 
 
 def _equals_and_before(column: str, id_: str, value: str, before: str) -> list[str]:
-    """Conditions: the column is this, the id is before that; said as bounds, see ``jobs.queries``."""
+    """Return conditions: the column equals ``value`` and the id is before ``before``, as bounds of an index range."""
     return [f"({column}, {id_}) < ({value}, {before})", f"{column} >= {value}"]
 
 
 def _latest_execution_sql(d: Dialect, *, open_ones: str, ended: str) -> str:
-    """The newest execution of each job that fits, of each table.
+    """Return a statement for the newest matching execution of each job, from ``active`` and from ``history``.
 
-    What a job has open is few, and looked for first: else a plan made while nothing was open would read all that is.
+    The few open executions of a job are materialized first. Otherwise a plan made while ``active`` was empty would read
+    the whole table.
     """
     opened = (
         f"with o as materialized (select e.id from active as e where e.job = i.job and {open_ones}) select id from o"
     )
-    gone_by = f"select e.id from history as e where {history_of_job_sql('e', 'i.job')} and {ended}"
+    in_history = f"select e.id from history as e where {history_of_job_sql('e', 'i.job')} and {ended}"
     newest_open, newest_ended = (
-        d.among("id", f"select ({those} order by id desc limit 1) from {d.rows(1, 'job:i')} as i")
-        for those in (opened, gone_by)
+        d.among("id", f"select ({executions} order by id desc limit 1) from {d.rows(1, 'job:i')} as i")
+        for executions in (opened, in_history)
     )
     return f"""
         select {record.OPEN_COLUMNS} from active where {newest_open}

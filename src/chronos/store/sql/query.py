@@ -1,9 +1,12 @@
-"""What differs between the two SQL dialects, in one place. Statements are written with ``$1`` placeholders.
+"""Queries, steps and the Dialect protocol: how the shared code writes SQL for both engines.
 
-Many rows go into a statement as its last argument (``Rows``): a table the statement selects from. SQLite gets one JSON
-text, PostgreSQL one array a column. Either way a batch is one statement, whatever its size. For SQLite that matters
-more than it seems: each step of a statement hands the interpreter lock over, and a busy event loop gives it back only
-after milliseconds, so a thousand small steps are a thousand such waits.
+Statements use ``$1`` placeholders. A batch is passed as the last argument (``Rows``), a table that the statement
+selects from: one JSON text on SQLite, one array per column on PostgreSQL. So a batch is one statement, whatever its
+size. On SQLite this matters for a second reason: each step of a statement releases the interpreter lock, and a busy
+event loop returns it only after milliseconds.
+
+Handlers and reads are generators (``Steps``). They yield a ``Query``, receive its rows, and return their result. The
+engine runs them on its connection.
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -11,20 +14,20 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 
 class Rows(NamedTuple):
-    """Rows for a statement: column types as in the statement's own ``rows(...)``, and the values."""
+    """A batch for a statement: the column types, as in ``Dialect.rows``, and the values."""
 
-    types: str  # one letter a column: i(d) 16 bytes, n(umber), t(ext)
+    types: str  # one letter per column: i(d) of 16 bytes, n(umber), t(ext)
     values: Sequence[Sequence[Any]]
 
 
 class Query(NamedTuple):
-    """One statement to run within a transaction, as yielded by the functions that know what to write."""
+    """One statement to run within a transaction."""
 
     sql: str
     args: tuple[Any, ...] = ()
     rows: Rows | None = None
-    standalone: bool = False  # stands by itself: as the first of its command or read it needs no transaction around it
-    from_user: bool = False  # the user's own: what is wrong with it is for them to know, and nothing else goes wrong
+    standalone: bool = False  # as the first statement of a command or read, needs no transaction
+    from_user: bool = False  # a user's statement: its errors are the user's, as ``Invalid``
 
 
 T = TypeVar("T")
@@ -33,87 +36,88 @@ Steps = Generator[Query, list[Row], T]
 
 
 class Dialect(Protocol):
-    """How one engine writes what the other writes differently."""
+    """The SQL that differs between the engines."""
 
     name: str
-    serial: bool  # one writer at a time: what it reads stays so until its transaction ends
-    plans_from_statistics: bool  # plans go by what the engine believes to be in the tables
+    serial: bool  # one writer at a time: rows read in a transaction cannot change before it ends
+    plans_from_statistics: bool  # the planner depends on table statistics
 
     def types(self) -> dict[str, str]:
-        """Column types and table options, for the schema's placeholders."""
+        """Return the column types and table options for the placeholders of migrations."""
 
     def rows(self, start: int, columns: str) -> str:
-        """A table of the ``Rows`` argument: ``rows(3, "job:i version:n")`` when two scalars come before it."""
+        """Return a table made of the ``Rows`` argument: ``rows(3, "job:i version:n")`` after two scalar arguments."""
 
     def one_of(self, column: str, number: int, kind: str = "i") -> str:
-        """A condition: the column is one of the values of a ``Rows`` argument with one column, at this number."""
+        """Return a condition: the column is one of the values of the one-column ``Rows`` argument ``number``."""
 
     def within(self, column: str, number: int) -> str:
-        """What a join with a ``Rows`` argument implies, said once more: the column is one of those at this number.
+        """Return a condition that repeats what a join with the ``Rows`` argument implies, for PostgreSQL's planner.
 
-        PostgreSQL keeps its plans, and they must hold for a table that was empty when they were made: rows are found
-        by these keys, never by reading a whole table (see ``postgres.connection``). SQLite finds them by the join.
+        PostgreSQL keeps plans, perhaps from when a table was empty. With this condition it finds rows by their keys
+        instead of reading the whole table (see ``postgres.connection``). SQLite does not need it.
         """
 
     def among(self, column: str, query: str) -> str:
-        """A condition: the column is one of what the query gives; it is run once, and first."""
+        """Return a condition: the column is in the result of the query, which runs once and first."""
 
     def ids_for_each(self, rows: str, query: str) -> str:
-        """A table of ids: those that a query, which may name columns of ``i``, gives for each row ``i`` of another."""
+        """Return a table of the ids that ``query`` selects for each row ``i`` of ``rows``."""
 
     def tie_breaker(self, column: str) -> str:
-        """The end of an order, where it costs nothing: a serial engine puts equals in order, too."""
+        """Return a last ``order by`` column for equal rows; empty where it would cost time."""
 
     def lock(self) -> str:
-        """What locks the selected rows until the transaction ends."""
+        """Return the clause that locks the selected rows until the transaction ends."""
 
     def lock_or_skip(self) -> str:
-        """The same, but rows that somebody else has locked are left out."""
+        """Return the clause that locks rows and skips those locked by other transactions."""
 
     def name_contains(self, job: str, text: str, arg: Callable[[str], str]) -> str:
-        """A condition: the name of ``job`` (a table's alias) contains the text, whatever its case.
+        """Return a condition: the name of ``job`` (a table alias) contains the text, ignoring case.
 
-        ``arg`` adds an argument to the statement and answers its placeholder.
+        ``arg`` adds an argument to the statement and returns its placeholder.
         """
 
     def name_candidates(self, text: str, arg: Callable[[str], str]) -> str | None:
-        """A table of the jobs (their ``found`` is the rowid) whose names may contain the text, from an index.
+        """Return a table of the rowids (``found``) of jobs whose names may contain the text, from an index.
 
-        None where an index does not help, or an engine finds it by itself.
+        None if no index helps, or if the planner finds the index by itself.
         """
 
     def tags_of(self, number: int) -> str:
-        """A condition on ``job_tag``: it is a tag of one of the jobs with the ids at this number, as they say now."""
+        """Return a condition on ``job_tag``: a current tag of one of the jobs in the ``Rows`` argument ``number``."""
 
     def is_job(self, job: str, id_: str) -> str:
-        """A condition: ``job`` (a table's alias) is the job of this id, an expression."""
+        """Return a condition: ``job`` (a table alias) has the id given by an expression."""
 
     def is_job_of(self, job: str, number: int) -> str:
-        """A condition: ``job`` is one of those with the ids of a ``Rows`` argument with one column, at this number."""
+        """Return a condition: ``job`` has one of the ids of the one-column ``Rows`` argument ``number``."""
 
     def gate_of(self, gate: str, job: str) -> str:
-        """A condition: ``gate`` (a table's alias) is that of ``job``."""
+        """Return a condition: ``gate`` is the gate of ``job`` (both are table aliases)."""
 
     def next_number(self) -> str:
-        """A statement: the number that the next job is to have. Empty where the engine gives it out."""
+        """Return a statement that selects the number of the next job; empty if the database assigns it."""
 
     def force_custom_plan(self) -> str:
-        """A statement that has the next ones planned for their arguments; empty where no plan is kept.
+        """Return a statement that has the next ones planned for their arguments; empty if no plans are kept.
 
-        How to search best depends on how often the text occurs, which a plan made once cannot know.
+        The best plan of a text search depends on how often the text occurs.
         """
 
     def mutex(self) -> str:
-        """A statement after which only one transaction at a time goes on; empty where that is so anyway."""
+        """Return a statement that admits one transaction at a time; empty on a serial engine."""
 
     def lock_followed_names(self, *, exclusive: bool) -> str:
-        """A condition after which nobody says whom a job follows until this transaction ends; or nobody else does.
+        """Return a condition that locks which names are followed, until the transaction ends.
 
-        A job that is created must not miss that it is followed.
+        A new job takes the shared lock to read whether it is followed. A job that follows others takes the exclusive
+        lock.
         """
 
     def user_session_settings(self) -> tuple[str, str]:
-        """Statements before and after those of a user: names are looked up where users have them, plans are usual."""
+        """Return the statements before and after a user's, which runs with the default search path and planner."""
 
     def to_driver_sql(self, sql: str) -> str:
-        """The statement as the driver takes it."""
+        """Return the statement with the placeholders of the driver."""

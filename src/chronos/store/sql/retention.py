@@ -1,7 +1,7 @@
-"""Steps of retention: what nobody wants to keep any more goes, the oldest first. The same on every engine.
+"""Steps for Trim: deletes expired rows, the oldest first. The same on every engine.
 
-Jobs that run often are looked at as they run, what deleted jobs left behind once in a while, and everything else when
-the round comes by (see ``retention_sweep``).
+Jobs that run often are trimmed as they run, deleted jobs at intervals, and everything else by the background sweep
+(``retention_sweep``).
 """
 
 from chronos.core.ids import id_floor
@@ -16,19 +16,19 @@ from chronos.store.sql.retention_sweep import RetentionSweep
 IDEMPOTENCY_KEPT_US = 7 * 86_400 * 1_000_000
 AUDIT_KEPT_US = 400 * 86_400 * 1_000_000
 NODES_KEPT_US = 30 * 86_400 * 1_000_000
-_JOBS_PER_TRIM = 100  # looked at by one command
-_CHECKS_PER_DELETED_JOB = 32  # so often is a deleted job looked at while its history is kept
-_MIN_CHECK_INTERVAL_US = 3_600 * 1_000_000  # but not more often than this
+_JOBS_PER_TRIM = 100
+_CHECKS_PER_DELETED_JOB = 32  # during the retention of its history
+_MIN_CHECK_INTERVAL_US = 3_600 * 1_000_000  # limits the checks of deleted jobs
 
 
 class TrimHandler:
-    """Statements and steps."""
+    """Applies Trim commands."""
 
     def __init__(self, d: Dialect, records: AppendOnlyTables) -> None:
         self._deletes = RetentionDeletes(d)
         self._sweep = RetentionSweep(d, self._deletes, JobDeletes(d, records))
-        # Served by an index of its own: jobs that ran 64 times since their history was looked at last, or a 64th of the
-        # times they keep, all of which have to be counted.
+        # Served by an index: jobs that ran 64 times since they were last trimmed, or a 64th of their keep_count if that
+        # is more, because that many rows have to be counted.
         self._select_busy_gates = """
             select job, number, keep_count, keep_age_us, seq from gate
             where seq - trimmed >= 64 and seq - trimmed >= keep_count / 64 order by job limit $1"""
@@ -53,7 +53,7 @@ class TrimHandler:
                 (select created_us from idempotency where created_us < $1 order by created_us limit 1 offset $2), $1)"""
         oldest_lines = "select id from audit where id < $1 order by id limit $2"
         self._drop_audit = f"delete from audit where {d.among('id', oldest_lines)} returning id"
-        self._gone_nodes = """
+        self._select_stopped_nodes = """
             select number from node
             where coalesce(stopped_us, beat_us) < $1 and number < (select max(number) from node)
             order by number limit $2"""
@@ -80,7 +80,7 @@ class TrimHandler:
         return command.limit - left
 
     def _trim_busy_jobs(self, command: Trim, limit: int) -> Steps[int]:
-        """Jobs that ran often since they were looked at."""
+        """Trim jobs that ran often since they were last trimmed."""
         gates: list[Row] = yield Query(self._select_busy_gates, (min(limit, _JOBS_PER_TRIM),))
         if not gates:
             return 0
@@ -97,7 +97,7 @@ class TrimHandler:
         return dropped
 
     def _trim_deleted_jobs(self, command: Trim, limit: int) -> Steps[int]:
-        """What deleted jobs left behind: they have no gate that would say how long it is wanted."""
+        """Trim the history of deleted jobs. They have no gate, so the retention comes from the command."""
         jobs: list[Row] = yield Query(self._remains, (command.now_us, min(limit, _JOBS_PER_TRIM)))
         if not jobs:
             return 0
@@ -108,16 +108,16 @@ class TrimHandler:
         if kept:
             again_us = command.now_us + max(command.keep_deleted_us // _CHECKS_PER_DELETED_JOB, _MIN_CHECK_INTERVAL_US)
             yield Query(self._postpone_remains, (again_us,), to_id_rows(sorted(kept)))
-        if gone := [job for job, *_ in seen if job not in kept]:
-            yield Query(self._drop_versions, rows=to_id_rows(gone))
-            yield Query(self._drop_remains, rows=to_id_rows(gone))
+        if emptied := [job for job, *_ in seen if job not in kept]:
+            yield Query(self._drop_versions, rows=to_id_rows(emptied))
+            yield Query(self._drop_remains, rows=to_id_rows(emptied))
         return dropped
 
     def _find_recorded_jobs(self, jobs: list[Row]) -> Steps[set[bytes]]:
-        """Which of these deleted jobs still are on record: an execution, ended or not, or a dead letter."""
+        """Return which of these deleted jobs still have an execution, open or ended, or a dead letter."""
         kept = yield from self._deletes.find_jobs_with_history([row[:2] for row in jobs])
         if rest := [job for job, *_ in jobs if job not in kept]:
-            kept |= {job for job, found in (yield Query(self._open, rows=to_id_rows(rest))) if found is not None}
+            kept |= {job for job, open_id in (yield Query(self._open, rows=to_id_rows(rest))) if open_id is not None}
         named: dict[str, list[bytes]] = {}
         for job, _, namespace in jobs:
             if job not in kept and namespace is not None:
@@ -132,12 +132,12 @@ class TrimHandler:
         return len((yield Query(self._drop_audit, (id_floor(command.now_us - AUDIT_KEPT_US), limit))))
 
     def _trim_nodes(self, command: Trim, limit: int) -> Steps[int]:
-        """Nodes that were last heard of so long ago, unless something still has to be taken from them."""
+        """Delete nodes that stopped long ago, unless they still hold executions or outbox items."""
         before_us = command.now_us - NODES_KEPT_US
-        gone = yield Query(self._gone_nodes, (before_us, limit))
-        if not gone:
+        stopped = yield Query(self._select_stopped_nodes, (before_us, limit))
+        if not stopped:
             return 0
-        numbers = [row[0] for row in gone]
+        numbers = [row[0] for row in stopped]
         holders = {row[0] for row in (yield Query(self._holders, rows=Rows("n", [(number,) for number in numbers])))}
         free = [(number,) for number in numbers if number not in holders]
         return len((yield Query(self._drop_nodes, (before_us,), Rows("n", free))))

@@ -1,7 +1,7 @@
-"""History that is too old, or too much, for the jobs it is of: which it is, and how it goes. The same on every engine.
+"""Finds and deletes expired history of jobs: too old, or beyond keep_count. The same on every engine.
 
-Ids begin with the instant of a run, which may be long ago when it is run late. So what is too old is looked for among
-old ids, where it lies together, and judged by when it ended.
+An id starts with the instant of the execution, which may have run much later. So expired rows are searched among old
+ids, which are stored together, and tested by the time they ended.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,7 +16,7 @@ _HISTORY_OF_ROW = "h.number = i.number and h.job = i.job"
 
 
 class ExpiredRows(NamedTuple):
-    """What of a job's history is to go: up to an id what ended before a time, up to another one everything."""
+    """The expired history of a job: rows that ended before ``before_us``, and all rows up to the id ``all_to``."""
 
     job: bytes
     number: int
@@ -25,7 +25,7 @@ class ExpiredRows(NamedTuple):
 
 
 class RetentionDeletes:
-    """Statements and steps."""
+    """Deletes expired history, with its attempts and output."""
 
     def __init__(self, d: Dialect) -> None:
         jobs = d.rows(2, "job:i number:n")
@@ -37,7 +37,7 @@ class RetentionDeletes:
             where {_HISTORY_OF_ROW} and h.id <= i.upto and (h.id <= i.all_to or h.finished_us < i.before_us)
             order by h.id limit $1"""
         expired = d.ids_for_each(d.rows(2, "job:i number:n upto:i all_to:i before_us:n"), oldest)
-        doomed_ids = f"select expired.id from {expired} as expired"  # PostgreSQL before 16 wants the alias
+        doomed_ids = f"select expired.id from {expired} as expired"  # PostgreSQL before 16 requires the alias
         self._drop = f"delete from history where {d.among('id', doomed_ids)} returning id, job"
         self._drop_attempts = f"delete from attempt where {d.one_of('execution', 1)}"
         self._drop_output = f"delete from output where {d.one_of('execution', 1)}"
@@ -46,20 +46,21 @@ class RetentionDeletes:
             from {d.rows(1, "job:i number:n")} as i"""
 
     def find_cuts(self, jobs: Iterable[tuple[bytes, int, int]]) -> Steps[dict[bytes, bytes]]:
-        """Of jobs (id, number, how many to keep) that have more: the latest id that is not kept."""
-        alike: dict[int, list[tuple[bytes, int]]] = {}
+        """Return the latest id beyond keep_count, for jobs given as (id, number, keep_count) that have one."""
+        by_keep_count: dict[int, list[tuple[bytes, int]]] = {}
         for job, number, keep_count in jobs:
-            alike.setdefault(keep_count, []).append((job, number))
+            by_keep_count.setdefault(keep_count, []).append((job, number))
         cuts: dict[bytes, bytes] = {}
-        for keep_count, those in sorted(alike.items()):
-            found = yield Query(self._cuts, (keep_count,), Rows("in", those))
-            cuts.update((job, cut) for job, cut in found if cut is not None)
+        for keep_count, group in sorted(by_keep_count.items()):
+            rows = yield Query(self._cuts, (keep_count,), Rows("in", group))
+            cuts.update((job, cut) for job, cut in rows if cut is not None)
         return cuts
 
     def delete_expired(self, old: Sequence[ExpiredRows], limit: int) -> Steps[tuple[int, set[bytes]]]:
-        """Delete it, the oldest of each job first. Answers how much went, and which jobs may have more of it.
+        """Delete expired rows, the oldest of each job first.
 
-        Each job gets an equal share of the limit; those that are not done with theirs share what the others left.
+        - Bounded: ``limit`` rows. Each job gets an equal share; jobs with more share what the others leave.
+        - Returns (number of rows, jobs that may have more).
         """
         left = limit
         waiting = list(old)
@@ -70,18 +71,18 @@ class RetentionDeletes:
                 (job, number, max(id_floor(before_us), all_to), all_to, before_us)
                 for job, number, before_us, all_to in now
             ]
-            gone = yield Query(self._drop, (share,), Rows("iniin", rows))
-            if gone:
-                yield Query(self._drop_attempts, rows=to_id_rows(row[0] for row in gone))
-                yield Query(self._drop_output, rows=to_id_rows(row[0] for row in gone))
-            left -= len(gone)
+            rows_deleted = yield Query(self._drop, (share,), Rows("iniin", rows))
+            if rows_deleted:
+                yield Query(self._drop_attempts, rows=to_id_rows(row[0] for row in rows_deleted))
+                yield Query(self._drop_output, rows=to_id_rows(row[0] for row in rows_deleted))
+            left -= len(rows_deleted)
             count: dict[bytes, int] = {}
-            for _, job in gone:
+            for _, job in rows_deleted:
                 count[job] = count.get(job, 0) + 1
-            waiting = [one for one in now if count.get(one.job) == share] + later
-        return limit - left, {one.job for one in waiting}
+            waiting = [entry for entry in now if count.get(entry.job) == share] + later
+        return limit - left, {entry.job for entry in waiting}
 
     def find_jobs_with_history(self, jobs: Sequence[tuple[bytes, int]]) -> Steps[set[bytes]]:
-        """Which of these jobs (id, number) have any history."""
-        found = yield Query(self._first, rows=Rows("in", jobs))
-        return {job for job, first in found if first is not None}
+        """Return which of these jobs, as (id, number), have any history."""
+        rows = yield Query(self._first, rows=Rows("in", jobs))
+        return {job for job, first in rows if first is not None}

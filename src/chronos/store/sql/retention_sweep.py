@@ -1,8 +1,8 @@
-"""The round: jobs, dead letters, concurrency keys and tombstones are walked through, a page a command, then it rests.
+"""Background sweep: walks all jobs, dead letters, concurrency keys and tombstones, one page per Trim command.
 
-So everything is looked at sooner or later, though nothing says that it is time: what jobs that seldom run keep too
-long, one-time jobs that are done, dead letters that nobody cared for, keys that nobody uses, names that nobody knows.
-Where the round is stands in ``meta``, as one number: the stage, and behind it the id that was looked at last.
+After each pass it pauses for an hour. It finds what no event triggers: expired history of jobs that rarely run, done
+jobs, old dead letters, unused keys, and names that no record uses. Its position is one number in ``meta``: the stage
+and the last id.
 """
 
 from collections import Counter
@@ -21,25 +21,25 @@ from chronos.store.sql.retention_deletes import ZERO_ID, ExpiredRows, RetentionD
 
 TOMBSTONES_KEPT_US = 400 * 86_400 * 1_000_000
 _SWEEP_INTERVAL_US = 3_600 * 1_000_000
-_JOBS_PER_PAGE = 100  # of a page
+_JOBS_PER_PAGE = 100
 _ROWS_PER_PAGE = 1_000
-_MAX_COUNTED_HISTORY_ROWS = 100_000  # of history that are counted for a page, about
-_SMALL_KEEP_COUNT = 64  # to keep: counting more than that is for jobs that ran so often
-_MAX_FORGOTTEN_INCARNATIONS = 100  # names that were used more often keep their tombstone
+_MAX_COUNTED_HISTORY_ROWS = 100_000  # approximate limit per page
+_SMALL_KEEP_COUNT = 64  # a larger keep_count is only counted for jobs that ran more often than that
+_MAX_FORGOTTEN_INCARNATIONS = 100  # a name with more incarnations keeps its tombstone
 _STAGE_FACTOR = 1 << 8 * ID_BYTES
 _POSITION_NAME = "trim_round"
 _DONE = int(JobState.DONE)
 
 
 class _Page(NamedTuple):
-    """How much deleted_rows, and the last id of the page; None: there is no other page."""
+    """The number of deleted rows and the last id of a page; None after the last page."""
 
     deleted_rows: int
     last: int | None = None
 
 
 class _SweptJob(NamedTuple):
-    """A job, as the round comes by."""
+    """A job of the current page."""
 
     job: bytes
     number: int
@@ -49,18 +49,18 @@ class _SweptJob(NamedTuple):
     state: int
     open: int
     done_us: int
-    first: bytes | None  # of its history
+    first: bytes | None  # oldest id of its history
 
     @property
     def may_exceed_keep_count(self) -> bool:
-        """As far as the round cares: those that keep very much are looked at as they run."""
+        """Whether the sweep counts the history. Jobs with a very large keep_count are trimmed as they run."""
         if self.first is None or self.keep_count > _MAX_COUNTED_HISTORY_ROWS:
             return False
         return self.seq > self.keep_count or self.keep_count < _SMALL_KEEP_COUNT
 
 
 class RetentionSweep:
-    """Statements and steps."""
+    """Sweeps one page per command."""
 
     def __init__(self, d: Dialect, deletes: RetentionDeletes, job_deletes: JobDeletes) -> None:
         self._deletes, self._job_deletes, self._dependencies = deletes, job_deletes, JobDependencies(d)
@@ -106,11 +106,11 @@ class RetentionSweep:
         self._drop_tombstones = f"delete from tombstone where deleted_us < $1 and {d.one_of('job', 2)} returning job"
 
     def sweep(self, command: Trim, limit: int) -> Steps[int]:
-        """Go on with the round, a page of each stage at most."""
-        place = yield from self._read_position()
-        if place is None:
+        """Continue the sweep with at most one page of each stage. Returns the number of deleted rows."""
+        position = yield from self._read_position()
+        if position is None:
             return 0
-        stage, last = divmod(place, _STAGE_FACTOR)
+        stage, last = divmod(position, _STAGE_FACTOR)
         if stage >= len(self._stages):
             if command.now_us < last <= command.now_us + _SWEEP_INTERVAL_US:
                 return 0
@@ -129,12 +129,12 @@ class RetentionSweep:
         return limit - left
 
     def _read_position(self) -> Steps[int | None]:
-        """Where the round is; None: somebody else is at it."""
-        found = yield Query(self._select_position)
-        if not found:
+        """Lock and return the position; None if another node is sweeping."""
+        rows = yield Query(self._select_position)
+        if not rows:
             yield Query(self._insert_position)
-            found = yield Query(self._select_position)
-        return int(found[0][0]) if found else None
+            rows = yield Query(self._select_position)
+        return int(rows[0][0]) if rows else None
 
     # --- jobs
 
@@ -142,22 +142,24 @@ class RetentionSweep:
         size = min(_JOBS_PER_PAGE, limit)
         swept = [_SweptJob(*row) for row in (yield Query(self._gates, (after, size)))]
         more = len(swept) == size
-        few = _count_jobs_to_sweep(swept)
-        more, swept = more or few < len(swept), swept[:few]
-        many = [(one.job, one.number, one.keep_count) for one in swept if one.may_exceed_keep_count]
-        cuts = yield from self._deletes.find_cuts(many)
+        count = _count_jobs_to_sweep(swept)
+        more, swept = more or count < len(swept), swept[:count]
+        counted = [
+            (job_row.job, job_row.number, job_row.keep_count) for job_row in swept if job_row.may_exceed_keep_count
+        ]
+        cuts = yield from self._deletes.find_cuts(counted)
         old = []
-        for one in swept:
-            before_us = command.now_us - one.keep_age_us
-            if one.job in cuts or (one.first is not None and one.first <= id_floor(before_us)):
-                old.append(ExpiredRows(one.job, one.number, before_us, cuts.get(one.job, ZERO_ID)))
+        for job_row in swept:
+            before_us = command.now_us - job_row.keep_age_us
+            if job_row.job in cuts or (job_row.first is not None and job_row.first <= id_floor(before_us)):
+                old.append(ExpiredRows(job_row.job, job_row.number, before_us, cuts.get(job_row.job, ZERO_ID)))
         deleted_rows, unfinished = yield from self._deletes.delete_expired(old, limit)
         if unfinished:
             return _Page(deleted_rows, _position_before(min(unfinished)))
         done = [
-            one
-            for one in swept
-            if one.state == _DONE and not one.open and one.done_us < command.now_us - one.keep_age_us
+            job_row
+            for job_row in swept
+            if job_row.state == _DONE and not job_row.open and job_row.done_us < command.now_us - job_row.keep_age_us
         ]
         room = limit - deleted_rows
         deleted_rows += yield from self._delete_done_jobs(done[:room], command.now_us)
@@ -166,22 +168,22 @@ class RetentionSweep:
         return _Page(deleted_rows, int.from_bytes(swept[-1].job) if more else None)
 
     def _delete_done_jobs(self, done: Sequence[_SweptJob], now_us: int) -> Steps[int]:
-        """Jobs that are done go when nothing of them is left.
+        """Delete done jobs that have no history left. Returns their number.
 
-        But for those that follow others, and those that somebody would save again, to whom they were new: jobs of an
-        owner, and functions, which a program declares each time it starts.
+        Kept are jobs that follow others, and jobs that would be created again: those of an owner, and functions, which
+        a program declares at each start.
         """
-        of = {one.job: one for one in done}
-        free = [row[0] for row in (yield Query(self._still_done, rows=to_id_rows(of)))] if of else []
+        by_id = {job_row.job: job_row for job_row in done}
+        free = [row[0] for row in (yield Query(self._still_done, rows=to_id_rows(by_id)))] if by_id else []
         if not free:
             return 0
-        kept = yield from self._deletes.find_jobs_with_history([(job, of[job].number) for job in free])
+        kept = yield from self._deletes.find_jobs_with_history([(job, by_id[job].number) for job in free])
         kept |= {row[0] for row in (yield Query(self._following, rows=to_id_rows(free)))}
-        found: list[Row] = yield Query(self._named, rows=to_id_rows(job for job in free if job not in kept))
+        rows: list[Row] = yield Query(self._named, rows=to_id_rows(job for job in free if job not in kept))
         deleted = [
             row[:4]
-            for row in found
-            if row[4] < now_us - of[row[0]].keep_age_us
+            for row in rows
+            if row[4] < now_us - by_id[row[0]].keep_age_us
             and row[5] is None
             and not _is_declared(record.to_job_spec(row[6]))
         ]
@@ -190,10 +192,10 @@ class RetentionSweep:
             yield from self._job_deletes.delete_jobs(deleted, Counter({_DONE: len(deleted)}), now_us)
         return len(deleted)
 
-    # --- all else
+    # --- dead letters, keys, tombstones
 
     def _sweep_dead_letters(self, command: Trim, after: bytes, limit: int) -> Steps[_Page]:
-        """Dead letters, as long as the server keeps history, and their job does."""
+        """Delete dead letters that neither the server's nor their job's retention keeps."""
         size = min(_ROWS_PER_PAGE, limit)
         latest = id_floor(command.now_us - command.keep_deleted_us)
         rows = yield Query(self._old_letters, (after, size, latest))
@@ -206,7 +208,7 @@ class RetentionSweep:
         return _Page(deleted_rows, int.from_bytes(rows[-1][0]) if len(rows) == size else None)
 
     def _sweep_keys(self, command: Trim, after: bytes, limit: int) -> Steps[_Page]:
-        """Concurrency keys that nothing holds or waits for: whoever uses one next makes it anew."""
+        """Delete concurrency keys that no execution holds or waits for. They are created again when used."""
         size = min(_ROWS_PER_PAGE, limit)
         rows = yield Query(self._select_keys, (after, size))
         idle = [key for key, used in rows if not used]
@@ -214,22 +216,22 @@ class RetentionSweep:
         return _Page(deleted_rows, int.from_bytes(rows[-1][0]) if len(rows) == size else None)
 
     def _sweep_tombstones(self, command: Trim, after: bytes, limit: int) -> Steps[_Page]:
-        """Names of deleted jobs: the next of that name may have the id of the first, for nothing knows it any more."""
+        """Delete tombstones of jobs without records. A new job of that name may reuse the first id."""
         size = min(_ROWS_PER_PAGE, limit)
         before_us = command.now_us - max(TOMBSTONES_KEPT_US, command.keep_deleted_us)
         rows = yield Query(self._select_tombstones, (after, size))
-        of = {
+        all_ids = {
             job: job_ids((namespace, name, n) for n in range(1, incarnation + 1))
             for job, namespace, name, incarnation, deleted_us in rows
             if deleted_us < before_us and incarnation <= _MAX_FORGOTTEN_INCARNATIONS
         }
         deleted_rows = 0
-        if of:
-            every = to_id_rows(job for own in of.values() for job in own)
-            known = {row[0] for row in (yield Query(self._known, rows=every))}
-            forgotten = [job for job, own in of.items() if known.isdisjoint(own)]
+        if all_ids:
+            rows_of_ids = to_id_rows(job for ids in all_ids.values() for job in ids)
+            known = {row[0] for row in (yield Query(self._known, rows=rows_of_ids))}
+            forgotten = [job for job, ids in all_ids.items() if known.isdisjoint(ids)]
             if forgotten:
-                yield Query(self._drop_versions, rows=to_id_rows(job for one in forgotten for job in of[one]))
+                yield Query(self._drop_versions, rows=to_id_rows(id_ for job in forgotten for id_ in all_ids[job]))
                 deleted_rows = len((yield Query(self._drop_tombstones, (before_us,), to_id_rows(forgotten))))
         return _Page(deleted_rows, int.from_bytes(rows[-1][0]) if len(rows) == size else None)
 
@@ -239,15 +241,15 @@ def _is_declared(spec: JobSpec) -> bool:
 
 
 def _position_before(job: bytes) -> int:
-    """Whoever goes on behind it comes to this job next."""
+    """Return the position from which the sweep continues with this job."""
     return int.from_bytes(job) - 1
 
 
 def _count_jobs_to_sweep(swept: Sequence[_SweptJob]) -> int:
-    """How many jobs of a page are looked at, so that not too much of their history has to be counted; one at least."""
+    """Return how many jobs of a page to sweep, at least one, so that the counted history stays bounded."""
     entries = 0
-    for place, one in enumerate(swept):
-        entries += min(one.keep_count, one.seq) if one.may_exceed_keep_count else 0
-        if entries > _MAX_COUNTED_HISTORY_ROWS and place > 0:
-            return place
+    for index, job_row in enumerate(swept):
+        entries += min(job_row.keep_count, job_row.seq) if job_row.may_exceed_keep_count else 0
+        if entries > _MAX_COUNTED_HISTORY_ROWS and index > 0:
+            return index
     return len(swept)

@@ -1,7 +1,7 @@
-"""From rows to records: where tuples end and values begin.
+"""Maps rows to records.
 
-One row that cannot be read must not keep anybody from the others: a definition becomes ``Unreadable``, a status or a
-code that a newer release has written is shown as it is.
+One unreadable row does not affect the others: its spec becomes ``Unreadable``, and a status or code written by a newer
+release is shown as it is.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from chronos.store.sql.query import Row
 
 JOB_COLUMNS = """j.id, j.namespace, j.name, j.incarnation, j.version, g.state, j.spec, g.next_us, j.created_us,
     j.updated_us, j.paused_us, j.note"""
-#: The same columns of an open and of an ended execution, so that both make one list.
+#: The same columns for open and ended executions, so that both fit into one list.
 OPEN_COLUMNS = """id, job, version, cause, scheduled_us, status, null as code, null as message, attempt, token, owner,
     admitted_us, started_us, cast(null as bigint) as finished_us, wake_us, cancel, held, worked_us, detail,
     cast(null as bigint) as until_us, 1 as count, attempt_us"""
@@ -31,12 +31,12 @@ AUDIT_COLUMNS = "id, at_us, actor, action, namespace, subject, origin, detail"
 
 _SPEC_DECODER = msgspec.json.Decoder(JobSpec)
 _JSON_DECODER = msgspec.json.Decoder()
-_WORLD, _PROCESS = "chronos/world", "chronos/process"  # among the labels of a node
+_SCOPE, _PROCESS = "chronos/world", "chronos/process"  # stored among the labels of a node
 E = TypeVar("E", bound=Enum)
 
 
 def to_job(row: Row) -> Job:
-    """Of the ``JOB_COLUMNS`` columns."""
+    """Map the ``JOB_COLUMNS`` columns."""
     return Job(
         id=row[0],
         namespace=row[1],
@@ -54,34 +54,34 @@ def to_job(row: Row) -> Job:
 
 
 def to_job_spec(text: str) -> JobSpec:
-    """Of its JSON; ``Unreadable`` where that says what no job can say, or nothing this release understands."""
+    """Decode a spec from JSON. Returns ``Unreadable`` if it is invalid or unknown to this release."""
     try:
         return _SPEC_DECODER.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         return Unreadable(
-            error=f"its definition cannot be read ({error}): it was changed by hand, is damaged, or was written by a "
-            "newer release; save the job anew or delete it, or let that release run it"
+            error=f"its definition cannot be read ({error}): it was edited by hand, is damaged, or was written by a "
+            "newer release; save the job again, delete it, or upgrade this node"
         )
 
 
 def to_enum_member(kind: type[E], value: Any) -> E:
-    """Of an enumeration; one that this release does not know is none of those that it knows, and has a name."""
+    """Return the member with this value. An unknown value becomes a new member named ``UNKNOWN_<value>``."""
     try:
         return kind(value)
     except ValueError:
         base: Any = str if issubclass(kind, str) else int
-        strange = base.__new__(kind, value)
-        strange._name_, strange._value_ = f"UNKNOWN_{value}", value
-        return strange  # type: ignore[no-any-return]
+        member = base.__new__(kind, value)
+        member._name_, member._value_ = f"UNKNOWN_{value}", value
+        return member  # type: ignore[no-any-return]
 
 
 def to_job_version(row: Row) -> JobVersion:
-    """Of job, version, spec, saved_us, author."""
+    """Map job, version, spec, saved_us, author."""
     return JobVersion(job=row[0], version=row[1], spec=to_job_spec(row[2]), saved_us=row[3], author=row[4])
 
 
 def to_execution(row: Row) -> Execution | Span:
-    """Of the ``OPEN_COLUMNS`` or ``ENDED_COLUMNS`` columns."""
+    """Map the ``OPEN_COLUMNS`` or ``ENDED_COLUMNS`` columns."""
     reason = _to_reason(row[6], row[7])
     status = to_enum_member(Status, row[5])
     if row[19] is not None and reason is not None:
@@ -119,7 +119,7 @@ def to_execution(row: Row) -> Execution | Span:
 
 
 def to_attempt(row: Row) -> Attempt:
-    """Of the ``ATTEMPT_COLUMNS`` columns."""
+    """Map the ``ATTEMPT_COLUMNS`` columns."""
     return Attempt(
         execution=row[0],
         task=row[1],
@@ -134,21 +134,21 @@ def to_attempt(row: Row) -> Attempt:
 
 
 def to_dead_letter(row: Row) -> DeadLetter:
-    """Of execution, job, namespace, failed_us, code, message."""
+    """Map execution, job, namespace, failed_us, code, message."""
     reason = Reason.of(to_enum_member(ReasonCode, row[4]), row[5])
     return DeadLetter(execution=row[0], job=row[1], namespace=row[2], failed_us=row[3], reason=reason)
 
 
 def write_labels(labels: Mapping[str, str], process: Process | None) -> str:
-    """The labels of a node and, beside them, which process it is."""
-    said = {} if process is None else {_WORLD: process.scope, _PROCESS: f"{process.pid}/{process.started}"}
-    return msgspec.json.encode({**labels, **said}, order="sorted").decode()
+    """Encode the labels of a node together with its process."""
+    extra = {} if process is None else {_SCOPE: process.scope, _PROCESS: f"{process.pid}/{process.started}"}
+    return msgspec.json.encode({**labels, **extra}, order="sorted").decode()
 
 
 def to_node(row: Row) -> Node:
-    """Of the ``NODE_COLUMNS`` columns."""
+    """Map the ``NODE_COLUMNS`` columns."""
     labels = _JSON_DECODER.decode(row[8])
-    scope, (pid, _, started) = labels.pop(_WORLD, None), labels.pop(_PROCESS, "").partition("/")
+    scope, (pid, _, started) = labels.pop(_SCOPE, None), labels.pop(_PROCESS, "").partition("/")
     known = scope is not None and pid.isdecimal()
     return Node(
         number=row[0],
@@ -166,7 +166,7 @@ def to_node(row: Row) -> Node:
 
 
 def to_audit_entry(row: Row) -> AuditEntry:
-    """Of the ``AUDIT_COLUMNS`` columns."""
+    """Map the ``AUDIT_COLUMNS`` columns."""
     names = ("id", "at_us", "actor", "action", "namespace", "subject", "origin", "detail")
     return AuditEntry(**dict(zip(names, row, strict=True)))
 
@@ -179,7 +179,7 @@ def _to_detail(text: str | None) -> dict[str, Any] | None:
     if text is None:
         return None
     try:
-        found = _JSON_DECODER.decode(text)
+        detail = _JSON_DECODER.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return detail if isinstance(detail, dict) else None

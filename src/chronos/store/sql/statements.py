@@ -1,4 +1,4 @@
-"""The statements that the parts of a store keep ready, so that a database can be asked whether it takes them all."""
+"""Collects the statements of a store's parts, so that ``doctor`` can have the database parse them."""
 
 from types import MethodType
 from typing import Any
@@ -7,8 +7,8 @@ _FIRST_WORDS = ("select ", "insert ", "update ", "delete ", "with ")
 
 
 def collect_statements(*parts: Any) -> dict[str, str]:
-    """Every statement in the attributes of these parts, and of the parts that they use, with the name of its place."""
-    found: dict[str, str] = {}
+    """Return every statement in the attributes of the parts and of the parts they use, with its place."""
+    statements: dict[str, str] = {}
     seen: set[int] = set()
     todo = [(type(part).__name__, part) for part in parts]
     while todo:
@@ -18,7 +18,7 @@ def collect_statements(*parts: Any) -> dict[str, str]:
         seen.add(id(thing))
         if isinstance(thing, str):
             if thing.lstrip().startswith(_FIRST_WORDS):
-                found[thing] = place
+                statements[thing] = place
         elif isinstance(thing, dict):
             todo += [(place, value) for value in thing.values()]
         elif isinstance(thing, list | tuple):
@@ -29,4 +29,4 @@ def collect_statements(*parts: Any) -> dict[str, str]:
             todo += [
                 (f"{type(thing).__name__}.{name}", value) for name, value in getattr(thing, "__dict__", {}).items()
             ]
-    return found
+    return statements

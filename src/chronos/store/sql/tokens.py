@@ -1,4 +1,4 @@
-"""Steps for API tokens: few rows, looked for by their hash with every request that shows one."""
+"""Steps for API tokens. Each request with a token looks it up by its hash."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ _ALL = f"select {_COLUMNS} from token order by name"
 
 
 class TokenHandler:
-    """How tokens come and go. They belong to no namespace, so neither do their lines of the audit log."""
+    """Creates and revokes API tokens. Their audit lines have no namespace."""
 
     def __init__(self, records: AppendOnlyTables) -> None:
         self._records = records
@@ -30,9 +30,19 @@ class TokenHandler:
         token = command.token
         [(count,)] = yield Query(_COUNT)
         if count >= MAX_TOKENS:
-            raise Conflict(f"there are {MAX_TOKENS} tokens already; delete some that are not used")
-        places = None if token.namespaces is None else msgspec.json.encode(token.namespaces, order="sorted").decode()
-        args = (token.name, token.token_hash, token.role, places, command.now_us, token.expires_us, command.actor.name)
+            raise Conflict(f"there are already {MAX_TOKENS} tokens; delete unused ones")
+        namespaces = (
+            None if token.namespaces is None else msgspec.json.encode(token.namespaces, order="sorted").decode()
+        )
+        args = (
+            token.name,
+            token.token_hash,
+            token.role,
+            namespaces,
+            command.now_us,
+            token.expires_us,
+            command.actor.name,
+        )
         if not (yield Query(_INSERT, args)):
             if (yield Query(_SELECT_HASH, (token.name,))) == [(token.token_hash,)]:
                 return  # sent again
@@ -44,29 +54,27 @@ class TokenHandler:
     def revoke(self, command: RevokeToken) -> Steps[None]:
         """See ``RevokeToken``."""
         if not (yield Query(_DELETE, (command.name,))):
-            raise NotFound(f'there is no token "{command.name[:200]}"')
+            raise NotFound(f'token "{command.name[:200]}" does not exist')
         yield from self._records.audit(command.actor, "revoke token", "", command.name, command.now_us)
 
 
 def find_token(token_hash: str) -> Steps[ApiToken | None]:
-    """The token of a hash."""
-    found = yield Query(_BY_HASH, (token_hash,), standalone=True)
-    return _to_api_token(found[0]) if found else None
+    rows = yield Query(_BY_HASH, (token_hash,), standalone=True)
+    return _to_api_token(rows[0]) if rows else None
 
 
 def list_tokens() -> Steps[list[ApiToken]]:
-    """All tokens, by name."""
     return [_to_api_token(row) for row in (yield Query(_ALL, standalone=True))]
 
 
 def _to_api_token(row: Row) -> ApiToken:
-    name, token_hash, role, places, created_us, expires_us, author = row
-    spaces: Any = None if places is None else msgspec.json.decode(places)
+    name, token_hash, role, text, created_us, expires_us, author = row
+    namespaces: Any = None if text is None else msgspec.json.decode(text)
     return ApiToken(
         name=name,
         token_hash=token_hash,
         role=role,
-        namespaces=spaces,
+        namespaces=namespaces,
         created_us=created_us,
         expires_us=expires_us,
         author=author,
@@ -74,11 +82,11 @@ def _to_api_token(row: Row) -> ApiToken:
 
 
 def _describe_grant(token: ApiToken) -> str:
-    """What a new token may do, for those who look later."""
+    """Describe the permissions of a new token, for the audit log."""
     match token.namespaces:
         case None:
             return f"{token.role} everywhere"
         case dict() as roles:
-            return ", ".join(f"{role} in {space}" for space, role in sorted(roles.items()))
-        case spaces:
-            return f"{token.role} in {', '.join(sorted(spaces))}"
+            return ", ".join(f"{role} in {namespace}" for namespace, role in sorted(roles.items()))
+        case namespaces:
+            return f"{token.role} in {', '.join(sorted(namespaces))}"

@@ -1,4 +1,4 @@
-"""What a user's own statements may be: they read and write rows, and leave the transaction and the session alone."""
+"""Checks the SQL that users commit with a task: it may read and write rows, not change the transaction or session."""
 
 import re
 from collections.abc import Sequence
@@ -13,17 +13,17 @@ _ALLOWED_FIRST_WORDS = ("insert", "update", "delete", "merge", "replace", "selec
 
 
 def check_statements(statements: Statements) -> None:
-    """Raise ``Invalid`` for one that could end the transaction, or change the connection it runs on."""
+    """Raise ``Invalid`` for a statement that could end the transaction or change its connection."""
     for sql, _ in statements:
-        found = _FIRST_WORD.match(sql)
-        word = found[1].lower() if found else ""
+        match = _FIRST_WORD.match(sql)
+        word = match[1].lower() if match else ""
         if word not in _ALLOWED_FIRST_WORDS:
-            said = f'begins with "{word}"' if word else "is empty"
+            problem = f'starts with "{word}"' if word else "is empty"
             raise Invalid(
-                f"a statement to run with a task's end {said}; it may begin with {', '.join(_ALLOWED_FIRST_WORDS)}"
+                f"a statement committed with the task {problem}; start it with {', '.join(_ALLOWED_FIRST_WORDS)}"
             )
 
 
 def statement_failed(error: Exception) -> Invalid:
-    """What the database said about a user's statement."""
-    return Invalid(f"a statement that was to run with the task's end failed, so nothing was written: {error}")
+    """Build the error for a user's statement that the database rejected."""
+    return Invalid(f"a statement committed with the task failed, so nothing was written: {error}")

@@ -113,7 +113,7 @@ async def case_a_state_that_nobody_expected_is_a_conflict(w: StoreFixture) -> No
     saved = await w.save()
     seen = await w.job()
     await w.set_state(saved.id, JobState.DISABLED)
-    with raises(Conflict, '"job" is disabled by now, and was active when you read it'):
+    with raises(Conflict, '"job" changed since you read it: it was active and is now disabled'):
         await w.set_state(saved.id, JobState.PAUSED, expect_state=JobState.ACTIVE)
     await w.set_state(
         saved.id, JobState.PAUSED, next_us=seen.next_us, keep_cursor=False, expect_state=JobState.DISABLED

@@ -108,7 +108,7 @@ async def case_a_backfill_creates_as_many_as_there_is_room_for(w: StoreFixture) 
 
 
 async def case_a_backfill_of_a_job_that_is_gone(w: StoreFixture) -> None:
-    with raises(NotFound, "does not exist any more"):
+    with raises(NotFound, "no longer exists"):
         await w.backfill(bytes(16), T0)
 
 

@@ -191,7 +191,10 @@ def test_files_that_are_not_there(shared: Served, tmp_path: Path) -> None:
     ("says", "sentence"),
     [
         ("alerts: [{slack: '#ops'}]", "alerts do not exist yet, so that none would be sent"),
-        ("on_start: {command: {argv: ['{{ secret.X }}']}}", "Chronos keeps no secrets yet; write the value itself"),
+        (
+            "on_start: {command: {argv: ['{{ secret.X }}']}}",
+            "Chronos does not support secrets yet; write the value itself",
+        ),
     ],
 )
 def test_what_does_not_exist_yet_is_refused_with_a_sentence(served: Served, says: str, sentence: str) -> None:

@@ -265,7 +265,7 @@ BAD = [
     (["0 9 * * *", "--start", "2027-01-02", "--end", "2027-01-01"], 1, "ends before it starts"),
     (["0 9 * * *", "--exclude", "christmas"], 1, "✗ "),
     (["0 9 * * *", "--exclude", "2027-02-30"], 1, "✗ "),
-    (["0 9 * * *", "--exclude", "* * * * *"], 1, "its exclusions leave nothing over"),
+    (["0 9 * * *", "--exclude", "* * * * *"], 1, "its exclusions leave no run"),
     (["0 9 * * *", "--dst", "maybe"], 2, "✗ Invalid value for '--dst'"),
     (["0 9 * * *", "--dialect", "quartz"], 2, "✗ Invalid value for '--dialect'"),
     (["0 9 * * *", "--count", "0"], 2, "✗ Invalid value for '--count'"),

@@ -155,7 +155,7 @@ def _instants(going: Sequence[tuple[Job, Wish]], node: int, now_us: int) -> Both
 
 def _gaps(going: Sequence[tuple[Job, Wish]], now_us: int) -> Both:
     gaps = [_gap(job, wish, now_us) for job, wish in going]
-    return [replace(gaps[0], others=tuple(gaps[1:]))], gaps
+    return [replace(gaps[0], merged=tuple(gaps[1:]))], gaps
 
 
 def _gap(job: Job, wish: Wish, now_us: int) -> Recover:

@@ -94,5 +94,5 @@ def test_gates_are_named_by_whoever_waits_for_them() -> None:
     assert list_awaited_gates(admit(*JOBS)) == []
     assert list_awaited_gates(admit(*JOBS, careful=True)) == JOBS
     gaps = [Recover(job=job, version=1, expect_us=0, next_us=None, runs=(), spans=(), now_us=0) for job in JOBS]
-    assert list_awaited_gates(replace(gaps[0], others=tuple(gaps[1:]))) == JOBS
+    assert list_awaited_gates(replace(gaps[0], merged=tuple(gaps[1:]))) == JOBS
     assert list_awaited_gates(Beat(node=1, beat=1, now_us=0)) == []

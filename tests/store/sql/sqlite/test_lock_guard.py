@@ -109,7 +109,7 @@ def test_who_is_writing_there_already_is_told_about(tmp_path: Path, monkeypatch:
         with closing(sqlite3.connect(path)) as other:
             other.execute("pragma journal_mode = wal")
             other.execute("begin immediate")
-            with pytest.raises(StoreUnavailable, match="being written to"):
+            with pytest.raises(StoreUnavailable, match="being written by another connection"):
                 await store.open()
         await store.open()
         await register(store, "one")
@@ -147,7 +147,7 @@ def test_a_file_that_cannot_be_guarded_is_told_about(tmp_path: Path, monkeypatch
     monkeypatch.setattr("chronos.store.sql.sqlite.lock_guard._BUSY_S", 0.05)
     with closing(apsw.Connection(str(path))) as own:
         own.execute("pragma journal_mode = wal; create table mine (x); begin immediate").fetchall()
-        with pytest.raises(StoreUnavailable, match="being written to"):
+        with pytest.raises(StoreUnavailable, match="being written by another connection"):
             LockGuard(path)
     with closing(sqlite3.connect(path, timeout=0)) as other:
         other.execute("begin immediate")  # nothing of the guard is left

@@ -63,7 +63,7 @@ def test_a_file_that_is_no_database(tmp_path: Path) -> None:
     path.write_text("buy milk\n" * 1000)
     error = refused(path)
     assert isinstance(error, StoreBroken)
-    assert "no SQLite database" in str(error)
+    assert "not a SQLite database" in str(error)
     assert path.read_text().startswith("buy milk")
 
 
@@ -77,7 +77,7 @@ def test_somebody_elses_database_is_left_as_it_is_where_a_table_is_in_the_way(tm
     before = connection.execute("select sql from sqlite_schema").fetchall()
     error = refused(path)
     assert isinstance(error, StoreBroken)
-    assert "something else than a Chronos store" in str(error)
+    assert "tables of another program" in str(error)
     assert table.split(maxsplit=1)[0] in str(error)
     assert connection.execute("select sql from sqlite_schema").fetchall() == before
     connection.close()
@@ -381,12 +381,12 @@ def test_a_backup_is_restored_under_a_free_name(tmp_path: Path) -> None:
     with pytest.raises(NotFound):
         restore(tmp_path / "missing.db", tmp_path / "new.db")
     (tmp_path / "notes.txt").write_text("buy milk\n" * 1000)
-    with pytest.raises(StoreBroken, match="no SQLite database"):
+    with pytest.raises(StoreBroken, match="not a SQLite database"):
         restore(tmp_path / "notes.txt", tmp_path / "new.db")
     connection = apsw.Connection(str(tmp_path / "other.db"))
     connection.execute("create table customers (name text)")
     connection.close()
-    with pytest.raises(StoreBroken, match="no backup of a Chronos store"):
+    with pytest.raises(StoreBroken, match="not a backup of a Chronos store"):
         restore(tmp_path / "other.db", tmp_path / "new.db")
     assert not (tmp_path / "new.db").exists()
 

@@ -1,28 +1,29 @@
-"""Schedules in plain words, translated deterministically and offline into the other dialects.
+"""Schedules in plain words, translated deterministically and offline to the other dialects.
 
-What is said, in any order, commas and "and" where one likes (``grammar`` has the clauses)::
+Clauses in any order, with optional commas and "and" (``grammar`` has them all)::
 
-    every 15 minutes · every other day · hourly · daily · weekly · monthly · yearly · weekdays · every Monday
-    at 9am and 17:00 · at minute 5 of every hour · every 15 minutes between 9am and 5pm
+    every 15 minutes · every other day · hourly · daily · weekly · monthly · yearly · weekdays · Mondays
+    at 9am and 17:00 · every hour at minute 5 · every 15 minutes between 9am and 5pm
     on the 1st and 15th · on the last day of the month · on the first Monday of January · on 25 December
     in 2 hours · tomorrow at noon · in 3 days at 8am · once at 2027-01-01T00:00:00Z
     in New York · Europe/Paris · from 2027-01-01 · until 2027-12-31 · 5 times · except Sundays
     with jitter up to 30 seconds
 
-What it means where words are loose:
+The meaning of ambiguous words:
 
-* "every 15 minutes", "every 2 hours": an interval that divides the minute, hour or day evenly keeps to the clock
-  (``*/15 * * * *``). Any other is counted from the start (``@every 45m``), and so is every interval for which the
-  sentence gives a start ("every 15 minutes from 2027-01-01T00:05:00Z") unless "by the clock" is added.
-* "every 2 weeks", "every 3 months": calendar periods from the start (``P2W``). "at intervals of 1 day" is ``P1D``,
-  "at intervals of 2 hours" ``@every 2h``, "at calendar intervals of 2 hours" ``PT2H``.
+* "every 15 minutes", "every 2 hours": an interval that divides the minute, hour or day evenly follows the clock
+  (``*/15 * * * *``). Other intervals are counted from the start (``@every 45m``). So is every interval with a start
+  ("every 15 minutes from 2027-01-01T00:05:00Z", "every 15 minutes from the start"), unless "by the clock" follows it.
+* "every 2 weeks", "every 3 months": calendar periods from the start (``P2W``). "every day from the start" is ``P1D``,
+  "every 2 hours from the start" ``@every 2h``, "every 2 hours by the calendar" ``PT2H``. "at intervals of 2 hours" and
+  "at calendar intervals of 2 hours" mean the same.
 * "daily", "weekly", "monthly", "quarterly", "yearly" are cron's macros: midnight, Sunday, the 1st, 1 January, unless
   the sentence says otherwise. Days without a time mean midnight.
-* "from 9am to 5pm" includes 5pm, "between 9am and 5pm" does not, so that it is whole hours.
+* "from 9am to 5pm" includes 5pm. "between 9am and 5pm" does not, so that it is whole hours.
 * "until 2027-12-31" includes that day. "weekday" is Monday to Friday. "8" as a time is 08:00.
-* A city stands for the zone that tzdata names after it.
+* A city means the zone that tzdata names after it.
 
-What cannot be said exactly is refused, and so is what is not understood, with the nearest reading there is.
+Text without an exact translation is rejected. Text that is not understood is rejected with the nearest reading.
 
 Every other dialect belongs in the package above.
 """
@@ -46,7 +47,7 @@ _MAX_DROPPED_WORDS = 12
 
 
 def read_words(text: str) -> Reading:
-    """The reading of a text in words. Raises ``InvalidSchedule`` at the first word that is not understood."""
+    """Translate a text in words. Raises ``InvalidSchedule`` at the first word that is not understood."""
     tokens = tokenise(text)
     if not tokens:
         raise InvalidSchedule(text, "is empty", hint=_EXAMPLES)
@@ -63,7 +64,7 @@ def _read(tokens: list[WordToken]) -> Reading:
 def _to_invalid_schedule(text: str, tokens: list[WordToken], unclear: Unclear) -> InvalidSchedule:
     hint = unclear.hint or (None if unclear.reason else _suggest_reading(tokens, unclear.index))
     if unclear.index >= len(tokens):
-        reason = unclear.reason or "ends where more is expected"
+        reason = unclear.reason or "is incomplete"
         return InvalidSchedule(text, reason, position=len(text.rstrip()), hint=hint)
     first = tokens[unclear.index]
     last = tokens[min(unclear.index + unclear.count, len(tokens)) - 1]
@@ -74,9 +75,9 @@ def _to_invalid_schedule(text: str, tokens: list[WordToken], unclear: Unclear) -
 
 
 def _suggest_reading(tokens: list[WordToken], index: int) -> str:
-    """The reading of the nearest sentence that has one."""
+    """Return a hint with the nearest sentence that has a reading, or examples."""
     if any(token.text in _PAST_WORDS for token in tokens):
-        return f"a schedule is in the future; {_EXAMPLES}"
+        return 'a schedule is in the future; try "tomorrow at 9am", "in 2 hours" or "2027-01-01T09:00:00Z"'
     for candidate in _candidates(tokens, index):
         try:
             reading = _read(candidate)
@@ -90,7 +91,7 @@ def _suggest_reading(tokens: list[WordToken], index: int) -> str:
 
 
 def _candidates(tokens: list[WordToken], index: int) -> Iterator[list[WordToken]]:
-    """The sentence respelt, then without its unknown words, then as far as it was understood, longest first."""
+    """Yield the sentence respelt, then without unknown words, then its understood beginnings, longest first."""
     unknown = [token for token in tokens if not is_known(token)]
     respelt = tokens
     if 0 < len(unknown) <= _MAX_RESPELT_WORDS:

@@ -1,6 +1,7 @@
-"""What a sentence says in the fields of a cron expression: which seconds, minutes and hours, on which days.
+"""Translates a sentence to the fields of a cron expression.
 
-Cron holds a product of fields, so times and dates must be one: 9:00 and 17:00 are, 9:00 and 17:30 are not.
+A cron expression is a product of fields, so the times must be one: 9:00 and 17:00 are, 9:00 and 17:30 are not. The
+same holds for dates.
 """
 
 from chronos.core.calendar import SECOND_US
@@ -18,11 +19,11 @@ _FIRST = Days(days=1 << 1)
 _SUNDAY = 1 << 0
 _QUARTERS = 1 << 1 | 1 << 4 | 1 << 7 | 1 << 10
 
-Clock = tuple[int, int, int, bool]  # seconds, minutes, hours, and whether they go on through clock changes
+Clock = tuple[int, int, int, bool]  # seconds, minutes, hours, and whether a star begins the minute or the hour
 
 
 def clock_step(amount: Period | None) -> tuple[str, int] | None:
-    """The field and the step of an interval that divides a minute, an hour or a day evenly; else None."""
+    """Return the field and the step of an interval that divides a minute, an hour or a day evenly, else None."""
     if amount is None or amount.months or amount.days or not amount.us:
         return None
     for name, unit_us, size in (("hour", HOUR_US, 24), ("minute", MINUTE_US, 60), ("second", SECOND_US, 60)):
@@ -33,7 +34,7 @@ def clock_step(amount: Period | None) -> tuple[str, int] | None:
 
 
 def exclude_days(sentence: Sentence) -> None:
-    """Turn "except Sundays" and "except in August" into exclusions, where no field can leave them out."""
+    """Turn "except Sundays" and "except in August" into exclusions, for a rule without fields to restrict."""
     if sentence.excluded_weekdays:
         sentence.exclude.append(f"* * * * {format_list(sentence.excluded_weekdays)}")
     if sentence.excluded_months:
@@ -41,7 +42,7 @@ def exclude_days(sentence: Sentence) -> None:
 
 
 def to_cron(sentence: Sentence) -> Cron:
-    """The cron of a sentence."""
+    """Translate a sentence to a ``Cron``. Raises ``Unclear`` if its parts do not fit together."""
     _check_complete(sentence)
     seconds, minutes, hours, wildcard = _clock_fields(sentence)
     if "real" in sentence.positions:
@@ -61,10 +62,10 @@ def to_cron(sentence: Sentence) -> Cron:
         weekdays = (weekdays or ALL_WEEKDAYS) & ~sentence.excluded_weekdays
         months &= ~sentence.excluded_months
         if not weekdays or not months:
-            raise sentence.error("except", "leaves nothing over")
+            raise sentence.error("except", "excludes every day")
     if "both" in sentence.positions and not (days.days >> 1 & 1 or weekdays & 1):
-        reason = "asks for a day of the month and of the week at once, which cron can say of the 1st or Sundays only"
-        raise sentence.error("both", reason, "say one of them, and leave the other days out with except")
+        reason = "requires a day of the month and a weekday at once, which cron supports only for the 1st or Sundays"
+        raise sentence.error("both", reason, 'name one of them, and leave out other days with "except"')
     return Cron(
         seconds=seconds,
         minutes=minutes,
@@ -81,11 +82,11 @@ def to_cron(sentence: Sentence) -> Cron:
 
 
 def _check_complete(sentence: Sentence) -> None:
-    """Refuse what is only part of a schedule, or more than a cron expression."""
+    """Reject a sentence that is only part of a schedule, or more than a cron expression."""
     for part, name in (("count", "a number of times"), ("anchor", "a first occurrence")):
         if part in sentence.positions:
             hint = 'as in "every 6 hours, 5 times"'
-            raise sentence.error(part, f"has {name}, which only a plain interval can have", hint)
+            raise sentence.error(part, f"has {name}, which only an interval without times or days can have", hint)
     days = any(part in sentence.positions for part in ("days", "weekdays"))
     clock = any(part in sentence.positions for part in ("times", "second", "minute", "hour"))
     if sentence.amount is not None or days or (clock and ("months" in sentence.positions or not sentence.times)):
@@ -93,12 +94,12 @@ def _check_complete(sentence: Sentence) -> None:
     if sentence.times:
         time = format_time_of_day(sentence.times[0])
         hint = f'say "every day at {time}" or "today at {time}"'
-        raise sentence.error("times", "has a time, but not on which days", hint)
+        raise sentence.error("times", "has a time but no days", hint)
     if "window" in sentence.positions:
-        raise sentence.error("window", "has hours, but nothing in them", 'as in "every hour from 9am to 5pm"')
+        raise sentence.error("window", "has hours but no interval", 'as in "every hour from 9am to 5pm"')
     if "months" in sentence.positions:
-        raise sentence.error("months", "has a month, but not which days of it", 'as in "on the 1st of January"')
-    raise sentence.error("", "says nothing of when it runs")
+        raise sentence.error("months", "has a month but no days", 'as in "on the 1st of January"')
+    raise sentence.error("", "does not say when it runs")
 
 
 # --- seconds, minutes, hours ---------------------------------------------------------------------------------------
@@ -107,28 +108,27 @@ def _check_complete(sentence: Sentence) -> None:
 def _clock_fields(sentence: Sentence) -> Clock:
     step = None if sentence.calendar_unit else clock_step(sentence.amount)
     if sentence.amount is not None and step is None and not sentence.calendar_unit:
-        reason = (
-            f"cannot be by the clock: {format_period(sentence.amount)} do not divide a minute, an hour or a day evenly"
-        )
+        interval = format_period(sentence.amount)
+        reason = f"cannot run by the clock: {interval} do not divide a minute, an hour or a day evenly"
         raise sentence.error("amount", reason)
     if sentence.window is not None:
         return _window_fields(sentence, sentence.window, step)
     if sentence.times:
         if step is not None or sentence.fields:
             hint = 'say "at minute 15 of every hour" for a minute of each hour'
-            raise sentence.error("times", "has both a time of the day and an interval within it", hint)
+            raise sentence.error("times", "has both a time of day and an interval within the day", hint)
         return _time_fields(sentence)
     fields = dict(sentence.fields)
     if step is not None:
         name, every = step
         if name in fields:
-            raise sentence.error(name, f"says its {name}s twice")
+            raise sentence.error(name, f"gives its {name}s twice")
         fields[name] = Field(_steps(_ALL[name], every), True)
     return _fill_fields(sentence, fields)
 
 
 def _fill_fields(sentence: Sentence, fields: dict[str, Field]) -> Clock:
-    """What was not said: 0 of the finer fields, all of the coarser ones."""
+    """Fill the fields that the sentence leaves out: 0 in finer fields, all values in coarser ones."""
     if not fields:
         return 1, 1, 1, False
     finest = next(i for i, name in enumerate(_ORDER) if name in fields)
@@ -147,7 +147,7 @@ def _time_fields(sentence: Sentence) -> Clock:
     seconds, minutes, hours = (_mask(values) for values in _columns(times))
     if len(times) != seconds.bit_count() * minutes.bit_count() * hours.bit_count():
         listed = ", ".join(format_time_of_day(time) for time in times[:-1]) + f" and {format_time_of_day(times[-1])}"
-        reason = f"has the times {listed}, which no single cron expression can hold"
+        reason = f"has the times {listed}, which do not fit in one cron expression"
         raise sentence.error("times", reason, "use one schedule for each minute of the hour")
     return seconds, minutes, hours, False
 
@@ -157,21 +157,21 @@ def _columns(times: list[int]) -> tuple[list[int], list[int], list[int]]:
 
 
 def _window_fields(sentence: Sentence, window: tuple[int, int, bool], step: tuple[str, int] | None) -> Clock:
-    """every 15 minutes between 9am and 5pm: the step is counted from the beginning of the window."""
+    """Translate "every 15 minutes between 9am and 5pm", counted from the beginning of the window."""
     if step is None:
-        raise sentence.error("window", "has hours, but no interval in them", 'as in "every hour from 9am to 5pm"')
+        raise sentence.error("window", "has hours but no interval", 'as in "every hour from 9am to 5pm"')
     if sentence.times or sentence.fields:
         raise sentence.error("window", "has both hours and a time")
     name, every = step
     first, last, inclusive = window[0] // 60, window[1] // 60, window[2]
     if window[0] % 60 or window[1] % 60 or first == last:
-        raise sentence.error("window", "has hours that do not begin and end at different whole minutes")
+        raise sentence.error("window", "has hours that do not begin and end at two different whole minutes")
     if (
         last < first
         and (inclusive or last > 0)
         and any(w in sentence.positions for w in ("days", "weekdays", "months"))
     ):
-        raise sentence.error("window", "has hours that go past midnight, into another day than it names")
+        raise sentence.error("window", "has hours that go past midnight, into a day that it does not name")
     last += _DAY_MINUTES if last < first else 0
     stride = {"second": 1, "minute": every, "hour": every * 60}[name]
     product = _product(range(first, last + inclusive, stride))
@@ -181,14 +181,14 @@ def _window_fields(sentence: Sentence, window: tuple[int, int, bool], step: tupl
             interval = format_period(sentence.amount or Period())
             ends = f"{format_time_of_day(window[0])} and {format_time_of_day(window[1])}"
             hint = f'nearest reading: "every {interval} between {ends}", without the last'
-        raise sentence.error("window", "has hours whose times no single cron expression can hold", hint)
+        raise sentence.error("window", "has hours whose times do not fit in one cron expression", hint)
     minutes, hours = product
     starred = name != "hour" and find_step(minutes, 0, 59) == stride
     return _steps(ALL_SIXTY, every) if name == "second" else 1, minutes, hours, starred
 
 
 def _product(of_day: range) -> tuple[int, int] | None:
-    """Masks of the minutes and hours of these minutes of the day, when they are a product."""
+    """Return the masks of minutes and hours if these minutes of the day are their product, else None."""
     minutes, hours = _mask([m % 60 for m in of_day]), _mask([m // 60 % 24 for m in of_day])
     return (minutes, hours) if len(of_day) == minutes.bit_count() * hours.bit_count() else None
 
@@ -208,12 +208,12 @@ def _mask(values: list[int]) -> int:
 
 
 def _resolve_days(sentence: Sentence) -> tuple[Days, int]:
-    """The days of the month, and in which months; the frame says which when the sentence does not."""
+    """Return the days of the month, and the months; the calendar unit gives the defaults."""
     days, months = _merge_groups(sentence)
     has_days = bool(days)
     if sentence.calendar_unit == "quarter":
         if months:
-            raise sentence.error("amount", "says its months twice")
+            raise sentence.error("amount", "gives its months twice")
         months = _QUARTERS
     if sentence.calendar_unit == "day" and (days.days or days.last or days.nearest):
         raise sentence.error("days", "names days of the month, but it runs every day")
@@ -230,7 +230,7 @@ def _resolve_days(sentence: Sentence) -> tuple[Days, int]:
 
 
 def _merge_groups(sentence: Sentence) -> tuple[Days, int]:
-    """All day groups as one; 0 months are all of them. Dates that are no product of days and months are refused."""
+    """Join all day groups; 0 months means all. Rejects dates that are not a product of days and months."""
     groups = sentence.day_groups
     merged = Days()
     months = sentence.months
@@ -242,10 +242,10 @@ def _merge_groups(sentence: Sentence) -> tuple[Days, int]:
         return merged, months
     if sentence.months or sentence.weekdays:
         part = "months" if sentence.months else "weekdays"
-        raise sentence.error(part, "does not say which days its months are of", 'put ", in January" at the end')
+        raise sentence.error(part, "does not say which days belong to its months", 'put ", in January" at the end')
     if len(named_months) < len(groups) or (len(set(named_months)) > 1 and len({days for days, _ in groups}) > 1):
         hint = "use one schedule for each"
-        raise sentence.error("days", "has dates that no single cron expression can hold", hint)
+        raise sentence.error("days", "has dates that do not fit in one cron expression", hint)
     return merged, months
 
 
@@ -256,6 +256,6 @@ def _check_combination(sentence: Sentence, *, of_month: bool, of_week: bool) -> 
         raise sentence.error("weekdays", "names days of the month and of the week", hint)
     if not (of_month and of_week):
         if either:
-            raise sentence.error("either", 'has "or" between things that are no choice', 'say "and"')
+            raise sentence.error("either", 'has "or" between days of the same kind', 'say "and"')
         if both:
             raise sentence.error("both", 'has "if" without a day of the month before it')

@@ -1,7 +1,7 @@
 """The day clauses of plain words: weekdays, days of the month, dates, months.
 
-Days of the month come in groups: "the 1st, the 15th and the last day of January" is one, closed by its "of".
-An ordinal waits for what follows it: "the first and last Friday" are Fridays, "the first and last day" days.
+Days of the month form groups: "the 1st, the 15th and the last day of January" is one, closed by its "of". The word
+after an ordinal decides its kind: "the first and last Friday" are Fridays, "the first and last day" are days.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ _LONGEST_MONTH = 31
 
 
 class DayReader(TokenReader):
-    """The clauses about days, weekdays and months."""
+    """Reads the clauses about days, weekdays and months."""
 
     def on(self) -> None:
         """on Monday · on the 1st · on 25 December"""
@@ -27,7 +27,7 @@ class DayReader(TokenReader):
             raise Unclear(self.position)
 
     def condition(self) -> None:
-        """if it is Monday or the last Friday: the day of the month must also be one of these"""
+        """if it is Monday or the last Friday: an additional condition for the day of the month"""
         self.sentence.mark_once("both", self.position)
         self.take()
         self.take_words("it", "is")
@@ -44,7 +44,7 @@ class DayReader(TokenReader):
                 return
 
     def day_item(self, *, every: bool = False) -> bool:
-        """Any one day clause; False when the position is at none. ``every``: the word stands before it."""
+        """Read any day clause; return False at any other token. ``every``: this word precedes it."""
         before = self.position
         self.take_word("the")
         start = self.position
@@ -70,7 +70,7 @@ class DayReader(TokenReader):
         return self._range_of(WEEKDAYS, lowest=0, around=7)
 
     def _range_of(self, names: Mapping[str, int], *, lowest: int, around: int) -> int | None:
-        """A name, or a range of names that may go past the last to the first, as a mask."""
+        """Return the mask of a name or of a range of names, which may wrap around; None at any other token."""
         first = names.get(self.word())
         if first is None:
             return None
@@ -113,7 +113,7 @@ class DayReader(TokenReader):
         return True
 
     def _last_minus(self, start: int, back: int) -> None:
-        """The rest of it, from "day before" on."""
+        """Read the rest of the clause, from "day before" on."""
         if not self.take_word("day", "days") or not self.take_word("before"):
             raise Unclear(self.position)
         self.take_word("the")
@@ -189,7 +189,7 @@ class DayReader(TokenReader):
         return 2 if token.text == "second" else _LAST
 
     def _resolve(self, start: int, ordinals: list[int], *, every: bool) -> None:
-        """What the ordinals were about: weekdays, working days, or days of the month."""
+        """Apply the ordinals to the word that follows: a weekday, "weekday", or a day of the month."""
         weekday = WEEKDAYS.get(self.word())
         unit = self.word()
         if weekday is not None:
@@ -197,20 +197,20 @@ class DayReader(TokenReader):
             days = Days(nth=sum(1 << self._nth(start, n) + weekday for n in set(ordinals)))
         elif self.take_word("weekday"):
             if set(ordinals) - {_LAST, 1}:
-                raise Unclear(start, "counts the weekdays of a month, where only first and last have a meaning")
+                raise Unclear(start, 'counts the weekdays of a month, which only "first" and "last" can do')
             days = Days(nearest=sum(1 << n for n in set(ordinals)))
         else:
             if not self.take_word("day", "days") and _LAST in ordinals and self.word() != "of":
-                raise Unclear(self.position, 'says "last" without of what', 'as in "last day" or "last Friday"')
+                raise Unclear(self.position, 'has "last" without a day', 'as in "last day" or "last Friday"')
             days = _days_of_month(ordinals)
         if every and self.word() != "of" and max(ordinals) > 1 and (weekday is not None or unit == "day"):
-            reason = "may mean once a month or every so many days"
+            reason = "can mean once a month or an interval of days"
             raise Unclear(start, reason, 'say "of the month", or "every 2 days", "every 2 weeks from 2027-01-04"', 2)
         self._add(start, days)
 
     def _nth(self, start: int, nth: int) -> int:
         if nth > 5:
-            raise Unclear(start, f"asks for number {nth} of a weekday in a month, allowed 1–5")
+            raise Unclear(start, f"has number {nth} of a weekday in a month, allowed 1–5")
         return 7 * (LAST_NTH if nth == _LAST else nth - 1)
 
     def _day(self, at: int, day: int) -> int:
@@ -227,7 +227,7 @@ class DayReader(TokenReader):
         self._of_months()
 
     def _of_months(self) -> None:
-        """of the month · of every month · of January and July: closes the group of days before it"""
+        """of the month · of every month · of January and July: closes the preceding group of days"""
         if self.word() not in ("of", "in"):
             return
         if self.word(1) in ("the", "every", "a") and self.word(2) == "month":
@@ -244,7 +244,7 @@ class DayReader(TokenReader):
     # --- months ------------------------------------------------------------------------------------------------
 
     def month_item(self) -> bool:
-        """January · January to March, each adding to the months of the schedule"""
+        """January · January to March: adds to the months of the schedule"""
         start = self.position
         months = self.month_range()
         if months is None:

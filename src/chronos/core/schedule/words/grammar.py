@@ -1,12 +1,12 @@
-"""The grammar of plain words: a sentence is clauses in any order, and each says one thing about a schedule.
+"""The grammar of plain words: a sentence is a list of clauses in any order, each about one part of a schedule.
 
 ::
 
     every weekday   at 9am and 5pm   in New York   until 2027-12-31   except 2026-12-25
     `-- days -----' `-- times -----' `-- zone ---' `-- window -----'  `-- exclusions --'
 
-Commas and "and" between clauses are optional. A clause only notes what was said (``Sentence``); what all of it means
-together is ``translator``. Days have their own ``day_grammar``. One pass, looking ahead a few tokens at most.
+Commas and "and" between clauses are optional. A clause only fills in a part of the ``Sentence``; ``translator``
+combines the parts. Days have their own ``day_grammar``. The parser makes one pass and looks ahead a few tokens at most.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from collections.abc import Callable
 from chronos.core.schedule.iso8601 import Period
 from chronos.core.schedule.words.day_grammar import DayReader
 from chronos.core.schedule.words.sentence import CALENDAR_UNITS, Field, Sentence, Unclear
-from chronos.core.schedule.words.timezone_names import MAX_NAME_WORDS, find_zones, similar_zones
+from chronos.core.schedule.words.timezone_names import MAX_NAME_WORDS, find_similar_zones, find_zones
 from chronos.core.schedule.words.token_reader import AM_PM
 from chronos.core.schedule.words.tokenizer import (
     FREQUENCIES,
@@ -27,16 +27,17 @@ from chronos.core.schedule.words.tokenizer import (
 )
 
 _FIELD_SIZES = {"second": 60, "minute": 60, "hour": 24}
+_PARENTS = {"minute": "hour", "hour": "day"}
 _PLURALS = {"seconds": "second", "minutes": "minute", "hours": "hour"}
 
 
 def read_clauses(tokens: list[WordToken]) -> Sentence:
-    """What the tokens say. Raises ``Unclear`` at the first that cannot be read."""
+    """Read the tokens. Raises ``Unclear`` at the first token that cannot be read."""
     return _Reader(tokens).read()
 
 
 class _Reader(DayReader):
-    """Reads clause by clause; every method leaves the position after what it understood."""
+    """Reads clause by clause; every method leaves the position after the clause it has read."""
 
     def read(self) -> Sentence:
         while not self.at_end():
@@ -93,7 +94,7 @@ class _Reader(DayReader):
         return word in UNITS and len(word) > 1 and not word.endswith("s")
 
     def _set_counted(self, start: int) -> None:
-        """ "every 1 day" is "every day": a frame."""
+        """Read an amount; "every 1 day" is "every day"."""
         number, unit = self.peek(), UNITS.get(self.word(1))
         amount = self.amount()
         self._set_amount(start, amount)
@@ -165,7 +166,7 @@ class _Reader(DayReader):
         return True
 
     def _times(self) -> None:
-        """A list of times, or two of them as the ends of a window: 9am, noon and 17:30 · 9am to 5pm"""
+        """Read a list of times, or the two ends of a window: 9am, noon and 17:30 · 9am to 5pm"""
         start = self.position
         first = self.time()
         if self.word() in RANGE_WORDS:
@@ -216,7 +217,7 @@ class _Reader(DayReader):
             raise Unclear(self.position)
         size = _FIELD_SIZES[name]
         if step == 0 or size % step:
-            reason = f"asks for every {step}th {name}, which does not come out even; list the {name}s"
+            reason = f"has every {step}th {name}, which does not divide the {_PARENTS[name]} evenly; list the {name}s"
             raise Unclear(start, reason)
         self.sentence.mark_once(name, start)
         self.sentence.fields[name] = Field(sum(1 << value for value in range(0, size, step)), True)
@@ -224,7 +225,7 @@ class _Reader(DayReader):
     # --- from when to when -------------------------------------------------------------------------------------
 
     def _between(self) -> None:
-        """between 9am and 5pm: 5pm itself is left out, so that the window is whole hours"""
+        """between 9am and 5pm: 5pm is not included, so that the window is whole hours"""
         start = self.skip()
         first = self.time()
         if not self.take_word("and", *RANGE_WORDS):
@@ -257,7 +258,7 @@ class _Reader(DayReader):
         self.sentence.window = (first, last, inclusive)
 
     def _until(self) -> None:
-        """until 2027-12-31: a bare date ends with that day, as calendars have it"""
+        """until 2027-12-31: a date without a time is included"""
         start = self.skip()
         self.take_word("on", "at")
         end = self.date()
@@ -265,7 +266,7 @@ class _Reader(DayReader):
         self.sentence.end = end if "T" in end else f"{end}T23:59:59.999999"
 
     def _counted(self) -> None:
-        """counted from 2027-01-31T09:00:00Z: the first occurrence, whether or not it is in the window"""
+        """counted from 2027-01-31T09:00:00Z: the first occurrence, inside or outside the window"""
         start = self.skip()
         if not self.take_word("from"):
             raise Unclear(self.position)
@@ -281,7 +282,7 @@ class _Reader(DayReader):
             self.sentence.mark_once("delay", start)
             self.sentence.delay = self.amount()
             if self.sentence.delay == Period():
-                raise Unclear(start + 1, "waits for no time at all", count=2)
+                raise Unclear(start + 1, "has a delay of zero", count=2)
         elif self.word() in MONTHS:
             self.month_item()
         else:
@@ -299,8 +300,8 @@ class _Reader(DayReader):
     def _now(self) -> None:
         raise Unclear(
             self.position,
-            'says "now", which is no schedule',
-            hint="leave the schedule out to run at once",
+            'has "now", which is not a schedule',
+            hint="leave out the schedule to run immediately",
         )
 
     # --- the rest ----------------------------------------------------------------------------------------------
@@ -329,10 +330,10 @@ class _Reader(DayReader):
         if self.peek_kind() is not TokenKind.WORD:
             return Unclear(self.position)
         words = [self.word(), self.word(1)] if self.peek_kind(1) is TokenKind.WORD else [self.word()]
-        zones = similar_zones(" ".join(words)) or similar_zones(words[0])
+        zones = find_similar_zones(" ".join(words)) or find_similar_zones(words[0])
         hint = f"did you mean {' or '.join(zones)}?" if zones else "use an IANA name such as Europe/Paris or UTC"
         place = self.tokens[self.position].source
-        return Unclear(self.position, f'has the place "{place}", which no time zone is named after', hint)
+        return Unclear(self.position, f'has the place "{place}", which does not name a time zone', hint)
 
     def _with(self) -> None:
         """with jitter up to 30 seconds · with up to 30 seconds of jitter"""
@@ -347,7 +348,7 @@ class _Reader(DayReader):
         if not is_named and not (self.take_words("of", "jitter") or self.take_word("jitter")):
             raise Unclear(self.position)
         if amount.months or amount.days or not amount.us:
-            raise Unclear(start, "has a jitter that is no exact length of time; give hours, minutes or seconds")
+            raise Unclear(start, "has a jitter in days or a longer unit; use hours, minutes or seconds")
         self.sentence.mark_once("jitter", start)
         self.sentence.jitter_us = amount.us
 
@@ -391,7 +392,7 @@ class _Reader(DayReader):
     def _whole_day(self) -> str:
         day = self.date()
         if "T" in day:
-            raise Unclear(self.position - 1, "leaves out a time of a day, expected a whole day")
+            raise Unclear(self.position - 1, "excludes a time, expected a date")
         return day
 
     def _taking(self) -> None:

@@ -1,4 +1,4 @@
-"""What a sentence has said so far, clause by clause, and the error of one that cannot be read."""
+"""The parts of a sentence, collected clause by clause, and the error for a sentence that cannot be read."""
 
 from dataclasses import dataclass, field
 
@@ -10,14 +10,14 @@ CALENDAR_UNITS = {
     Period(months=1): "month",
     Period(months=3): "quarter",
     Period(months=12): "year",
-}  # what one unit of the calendar is called
+}  # the names of single calendar units
 RESTRICTIONS = (
     *("times", "window", "second", "minute", "hour", "days", "weekdays", "months", "either", "both", "real"),
-)  # what makes an interval keep to the clock or the calendar
+)  # parts that make an interval follow the clock or the calendar
 
 
 class Unclear(Exception):
-    """The tokens from ``index`` on, ``count`` of them, cannot be read; ``reason`` when more is known than that."""
+    """The error for ``count`` tokens from ``index`` on that cannot be read, with a ``reason`` if it is known."""
 
     def __init__(self, index: int, reason: str = "", hint: str = "", count: int = 1) -> None:
         super().__init__(reason)
@@ -26,7 +26,7 @@ class Unclear(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """The values of seconds, minutes or hours; ``starred`` when they were said as "every"."""
+    """The values of seconds, minutes or hours; ``starred`` if the sentence says "every"."""
 
     mask: int
     starred: bool
@@ -34,7 +34,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Days:
-    """Days of a month, as the masks of ``Cron``; plain weekdays are kept apart from them."""
+    """Days of a month as the masks of ``Cron``; plain weekdays are kept separately."""
 
     days: int = 0
     last: int = 0
@@ -55,27 +55,25 @@ class Days:
 
 @dataclass(slots=True)
 class Sentence:
-    """Notes of one reading. ``positions`` has the token at which each thing was first said."""
+    """The parts of one sentence. ``positions`` has the index of the token at which each part begins."""
 
     positions: dict[str, int] = field(default_factory=dict)
     topics: set[str] = field(default_factory=set)
-    topic: str = ""  # what the sentence is about at the moment
+    topic: str = ""  # of the current clause
     amount: Period | None = None
-    calendar_unit: str = (
-        ""  # of CALENDAR_UNITS, when the amount is said as just one of it: "every day", not "every 24 hours"
-    )
-    interval_kind: str = ""  # "intervals" or "calendar" when the sentence insists on an interval of that kind
+    calendar_unit: str = ""  # of CALENDAR_UNITS, for "every day", not for "every 24 hours"
+    interval_kind: str = ""  # "intervals" or "calendar", if the sentence demands such an interval
     by_clock: bool = False
     count: int | None = None
     times: list[int] = field(default_factory=list)
-    window: tuple[int, int, bool] | None = None  # first and last second of the day, whether the last is in
+    window: tuple[int, int, bool] | None = None  # first and last second of the day, whether the last is included
     fields: dict[str, Field] = field(default_factory=dict)
     weekdays: int = 0
     months: int = 0
-    open_days: Days = field(default_factory=Days)  # not yet followed by an "of"
-    day_groups: list[tuple[Days, int | None]] = field(default_factory=list)  # with their months, None for all
+    open_days: Days = field(default_factory=Days)  # not yet closed by an "of"
+    day_groups: list[tuple[Days, int | None]] = field(default_factory=list)  # with their months; None for all
     delay: Period | None = None
-    needs_time: bool = False  # "tomorrow" alone is no time
+    needs_time: bool = False  # for "tomorrow", which is incomplete without a time
     date: str = ""
     cron: str = ""
     zone: str | None = None
@@ -89,36 +87,36 @@ class Sentence:
     literal: bool = False
 
     def error(self, part: str, reason: str, hint: str = "") -> Unclear:
-        """The error of a thing that was understood, yet cannot be."""
+        """Return the error for a part that was understood but is not possible."""
         return Unclear(self.positions.get(part, 0), reason, hint)
 
     def check_only(self, part: str, name: str, *, besides: tuple[str, ...] = ()) -> None:
-        """Refuse whatever else was said about when it runs."""
+        """Reject every other part that says when the schedule runs."""
         for other in (*RESTRICTIONS, "amount", "count", "anchor", "once", "date", "cron", "delay"):
             if other in self.positions and other != part and other not in besides:
-                raise self.error(other, f"cannot be said together with {name}")
+                raise self.error(other, f"has a part that cannot be combined with {name}")
 
     def mark_once(self, part: str, index: int) -> None:
-        """Remember where a thing was said that can be said one time only."""
+        """Record the position of a part that may occur only once."""
         if part in self.positions:
-            raise Unclear(index, f"says its {_NAMES.get(part, part)} twice", _SPLIT_HINT)
+            raise Unclear(index, f"gives its {_NAMES.get(part, part)} twice", _SPLIT_HINT)
         self.mark(part, index)
 
     def mark(self, part: str, index: int) -> None:
-        """Remember where a thing was said first; more of it must follow at once.
+        """Record the first position of a part. All clauses of one topic must be adjacent.
 
         "Monday at 9 and Tuesday at 10" is two schedules: together they would also run on Monday at 10.
         """
         topic = _TOPICS.get(part)
         if topic is not None and topic != self.topic:
             if topic in self.topics:
-                raise Unclear(index, f"comes back to its {topic} after saying something else", _SPLIT_HINT)
+                raise Unclear(index, f"gives its {topic} in two places", _SPLIT_HINT)
             self.topics.add(topic)
             self.topic = topic
         self.positions.setdefault(part, index)
 
 
-_SPLIT_HINT = "say what belongs together in one place, and use one schedule for each time that differs"
+_SPLIT_HINT = "put what belongs together in one place, and use one schedule for each time that differs"
 _TOPICS = {
     "amount": "interval",
     **dict.fromkeys(("times", "window", "second", "minute", "hour"), "times"),

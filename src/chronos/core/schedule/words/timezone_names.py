@@ -1,4 +1,4 @@
-"""Time zones by the names people use: an IANA name in any case, or the city it is named after."""
+"""Time zones by common names: an IANA name in any case, or its city."""
 
 from difflib import get_close_matches
 from functools import cache
@@ -6,15 +6,15 @@ from importlib.resources import files
 
 from chronos.core.schedule.timezones import zone_names
 
-MAX_NAME_WORDS = 4  # words in a name
+MAX_NAME_WORDS = 4
 
-# Last parts of old names for regions: nobody who says "east" means Brazil/East.
+# Last parts of old names for regions: "east" does not mean Brazil/East.
 _REGION_SUFFIXES = frozenset({"east", "west", "north", "south", "general", "continental", "act", "nsw", "lhi"})
 _MIN_SIMILARITY = 0.75
 
 
 def find_zones(place: str) -> list[str]:
-    """The zones a place may mean, given in lower case: one, none, or several when it is ambiguous."""
+    """Return the zones of a place in lower case: one, none, or several if the place is ambiguous."""
     name = place.replace("_", " ")
     exact = _names().get(name)
     if exact:
@@ -22,8 +22,8 @@ def find_zones(place: str) -> list[str]:
     return _cities().get(name.replace("-", " "), [])
 
 
-def similar_zones(place: str) -> list[str]:
-    """Zones spelt like a place that is none; the first letter must be right, which keeps the search short."""
+def find_similar_zones(place: str) -> list[str]:
+    """Return zones with a similar name. The first letter must match, which keeps the search short."""
     key = place[:64].replace("_", " ").replace("-", " ")
     known = [city for city in _cities() if city[:1] == key[:1]]
     known += [name for name in _names() if "/" in name and name[:1] == key[:1] and "/" in key]
@@ -38,7 +38,7 @@ def _names() -> dict[str, str]:
 
 @cache
 def _cities() -> dict[str, list[str]]:
-    """City to zones. A zone that the database lists for a country goes before its older names elsewhere."""
+    """Map cities to zones. A zone that the database lists for a country precedes older names."""
     table = files("tzdata").joinpath("zoneinfo", "zone.tab").read_text("utf-8")
     listed = {line.split("\t")[2] for line in table.splitlines() if line and not line.startswith("#")}
     cities: dict[str, list[str]] = {}

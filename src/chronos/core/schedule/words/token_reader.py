@@ -1,4 +1,4 @@
-"""The small steps that every clause of plain words is read with: a word, a number, an amount, a time, a date."""
+"""Reads the building blocks of clauses: a word, a number, an amount, a time, a date."""
 
 from fractions import Fraction
 
@@ -10,7 +10,7 @@ AM_PM = ("am", "pm")
 
 
 class TokenReader:
-    """A position among tokens; every method leaves it after what it has read."""
+    """A position in a list of tokens; every method leaves it after the tokens it has read."""
 
     def __init__(self, tokens: list[WordToken]) -> None:
         self.tokens = tokens
@@ -40,7 +40,7 @@ class TokenReader:
         return token
 
     def skip(self) -> int:
-        """Pass over a token: where it stood."""
+        """Skip a token and return its position."""
         self.position += 1
         return self.position - 1
 
@@ -61,7 +61,7 @@ class TokenReader:
             self.position += 1
 
     def number_list(self, high: int, unit: str, low: int = 0) -> int:
-        """A mask: 3, 7 and 20 to 27"""
+        """Read "3, 7 and 20 to 27" as a mask."""
         mask = 0
         while True:
             first = self.number(low, high, unit)
@@ -77,7 +77,7 @@ class TokenReader:
                 return mask
 
     def is_list_number(self) -> bool:
-        """A number that begins nothing else: neither an amount, nor a date, nor "5 times"."""
+        """Whether a number is here that does not begin an amount, a date or "5 times"."""
         after = self.word(1)
         return self.peek_kind() is TokenKind.NUMBER and not (after in UNITS or after in MONTHS or after == "times")
 
@@ -118,11 +118,11 @@ class TokenReader:
             self.take_word("an")
         unit = UNITS[self.take().text]
         if count.denominator != 1 and not unit.us:
-            raise Unclear(start, "has a part of a day or more, which the calendar cannot count", count=2)
+            raise Unclear(start, "has a fraction of a day or of a longer unit; use hours", count=2)
         return Period(months=unit.months * int(count), days=unit.days * int(count), us=int(unit.us * count))
 
     def time(self) -> int:
-        """The second of the day: 09:30 · 9:30 pm · 8 · 8 o'clock · noon"""
+        """Read 09:30 · 9:30 pm · 8 · 8 o'clock · noon as a second of the day"""
         token = self.peek()
         if token is None or token.kind not in (TokenKind.TIME, TokenKind.NUMBER):
             raise Unclear(self.position, hint='write a time like "9am", "09:30", "noon" or "midnight"')

@@ -1,7 +1,7 @@
-"""Plain words as tokens: what each piece of a sentence is, where it stands, and the vocabulary it is from.
+"""Splits plain words into tokens, and defines the vocabulary.
 
-Linear in the text. Case and accents do not count, digits are ASCII only. What belongs together without a blank is
-taken apart: ``mon-fri`` is three tokens, ``1h30m`` four.
+Linear in the text. Case and accents are ignored; digits are ASCII only. Words without blanks are split where they have
+parts: ``mon-fri`` is three tokens, ``1h30m`` four.
 """
 
 import re
@@ -17,7 +17,7 @@ from chronos.core.schedule.words.timezone_names import find_zones
 
 
 class TokenKind(Enum):
-    """What a token is."""
+    """The kind of a token."""
 
     WORD = auto()
     NUMBER = auto()
@@ -31,7 +31,7 @@ class TokenKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class WordToken:
-    """One piece: ``text`` is what it says, in lower case; ``source`` how it was written, ``at`` where."""
+    """One token: ``text`` in lower case, ``source`` as written, ``at`` its position."""
 
     kind: TokenKind
     text: str
@@ -91,7 +91,7 @@ _NUMBERS = {
     "sixty": 60,
     "ninety": 90,
 }
-_ORDINALS = {"first": 1, "third": 3, "fourth": 4, "fifth": 5}  # "second" is a unit too: the reader decides
+_ORDINALS = {"first": 1, "third": 3, "fourth": 4, "fifth": 5}  # "second" is also a unit: the reader decides
 _TIMES = {"midnight": 0, "noon": 12 * 3600, "midday": 12 * 3600}
 _KEYWORDS = """
     a an and as at before beginning between by calendar changes clock counted cron each ending every except excluding
@@ -110,21 +110,21 @@ _ORDINAL = re.compile(r"([1-9][0-9]?)(?:st|nd|rd|th)")
 _TIME = re.compile(r"([0-9]{1,2})(?::([0-9]{2})(?::([0-9]{2}))?)?(am|pm|a\.m|p\.m)?")
 _AMOUNT_PART = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)([a-z]+)")
 _DASH = re.compile("[-\N{EN DASH}]")
-_LONGEST_WORD = 20  # no word of ours is longer, so none is near to a longer one
+_LONGEST_WORD = 20  # longer than every word of the vocabulary
 
 
 def tokenise(text: str) -> list[WordToken]:
-    """Every piece of the text in order; blanks are left out."""
+    """Return the tokens of a text in order, without blanks."""
     return [token for match in _CHUNK.finditer(text) for token in _tokens(match.group(), match.start())]
 
 
 def is_known(token: WordToken) -> bool:
-    """Whether the grammar or the map has this token, wherever it may stand."""
+    """Whether the grammar or a time zone has this token, in any position."""
     return token.kind is not TokenKind.WORD or token.text in VOCABULARY or bool(find_zones(token.text))
 
 
 def respell(token: WordToken) -> WordToken | None:
-    """The token with the nearest word we know in its place, or None when there is none near."""
+    """Return the token with the nearest word of the vocabulary, or None if no word is similar."""
     if len(token.text) > _LONGEST_WORD:
         return None
     for word in get_close_matches(token.text, sorted(VOCABULARY), n=1, cutoff=0.7):
@@ -133,7 +133,7 @@ def respell(token: WordToken) -> WordToken | None:
 
 
 def to_24_hours(second: int, half: str) -> int | None:
-    """The second of the day of a reading on a 12-hour clock; None when it has no such reading."""
+    """Convert a time on a 12-hour clock to the second of the day; None if its hour is not 1 to 12."""
     hour = second // 3600
     if not 1 <= hour <= 12:
         return None
@@ -197,7 +197,7 @@ def _second_of_day(text: str) -> int | None:
 
 
 def _range_tokens(chunk: str, at: int) -> list[WordToken]:
-    """``mon-fri`` is ``mon to fri``, unless it is the name of a place."""
+    """Read ``mon-fri`` as ``mon to fri``, unless it is the name of a place."""
     parts = list(_DASH.finditer(chunk))
     if len(parts) != 1 or find_zones(chunk.lower()):
         return []
@@ -212,7 +212,7 @@ def _range_tokens(chunk: str, at: int) -> list[WordToken]:
 
 
 def _amount_tokens(text: str, source: str, at: int) -> list[WordToken]:
-    """``1h30m`` is ``1 h 30 m``."""
+    """Read ``1h30m`` as ``1 h 30 m``."""
     tokens: list[WordToken] = []
     position = 0
     while match := _AMOUNT_PART.match(text, position):

@@ -1,7 +1,7 @@
-"""What a sentence means: from what was said to a cron expression, ``@every``, an ISO 8601 interval or an instant.
+"""Translates a sentence to a cron expression, ``@every``, an ISO 8601 interval or an instant.
 
-Nothing is guessed and nothing is rounded: what none of these can say exactly is refused, with what to say instead.
-The choices made here are listed in ``words``.
+The translation does not guess or round. A sentence without an exact translation is rejected, with a suggestion. The
+docstring of ``words`` lists the choices made here.
 """
 
 from dataclasses import dataclass
@@ -16,17 +16,17 @@ from chronos.core.schedule.plugins import is_custom
 from chronos.core.schedule.words.cron_fields import clock_step, exclude_days, to_cron
 from chronos.core.schedule.words.sentence import RESTRICTIONS, Sentence
 
-_FURTHEST_DAYS = 109_575  # 300 years, a little more than the longest Go duration
+_FURTHEST_DAYS = 109_575  # 300 years, slightly more than the longest Go duration
 _INTERVAL_HINT = "only an interval that divides an hour or a day evenly can keep to times and days"
 _PERIOD_HINT = 'give a first date, as in "every 2 weeks from 2027-01-04 at 9am"'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What a text says, in the terms of the other dialects. What it leaves unsaid is None or empty.
+    """The translation of a text. Parts not in the text are empty or None.
 
-    ``expression`` is a cron expression, ``@every …``, an ISO 8601 interval or an instant; for a relative time
-    (``delay`` is set) it is the text to show back.
+    ``expression`` is a cron expression, ``@every …``, an ISO 8601 interval or an instant. For a relative time
+    (``delay`` is set) it is the text to display.
     """
 
     expression: str = ""
@@ -40,7 +40,7 @@ class Reading:
 
 
 def translate_sentence(sentence: Sentence) -> Reading:
-    """The reading of a whole sentence. Raises ``Unclear`` where its parts do not go together."""
+    """Translate a sentence. Raises ``Unclear`` if its parts do not fit together."""
     if sentence.open_days:
         sentence.day_groups.append((sentence.open_days, None))
     delay, start = None, sentence.start
@@ -77,9 +77,9 @@ def _delay(sentence: Sentence) -> Delay:
     amount = sentence.delay or Period()
     sentence.check_only("delay", "a delay", besides=("times", "once"))
     if amount.months:
-        raise sentence.error("delay", "waits for months or years, which are not of one length", "give days, or a date")
+        raise sentence.error("delay", "has a delay of months or years, whose length varies", "use days, or a date")
     if amount.days + amount.us // (DAY_S * SECOND_US) > _FURTHEST_DAYS:
-        raise sentence.error("delay", "waits for more than 300 years")
+        raise sentence.error("delay", "has a delay of more than 300 years")
     if len(sentence.times) > 1 or (sentence.times and amount.us):
         raise sentence.error("times", "has a time that does not fit its delay", 'as in "in 3 days at 8am"')
     if sentence.needs_time and not sentence.times:
@@ -101,7 +101,7 @@ def _join_date_and_time(date: str, second: int) -> str:
 
 
 def _quoted_cron(sentence: Sentence) -> str:
-    """Spelt anew, so that it can only be a cron expression; ``H`` would need the job's name. Or a package's own."""
+    """Return the canonical form of a quoted cron expression, or a custom schedule. ``H`` would need the job's name."""
     sentence.check_only("cron", "a cron expression")
     text = sentence.cron
     if is_custom(text):
@@ -115,7 +115,7 @@ def _quoted_cron(sentence: Sentence) -> str:
 
 
 def _is_interval(sentence: Sentence) -> bool:
-    """Whether the amount is counted from a start, rather than being fields of a cron expression."""
+    """Whether the amount is counted from a start, rather than translated to fields of a cron expression."""
     anchored = bool(sentence.start or sentence.anchor or sentence.count is not None)
     restricted = any(part in sentence.positions for part in RESTRICTIONS)
     if sentence.interval_kind:
@@ -129,13 +129,15 @@ def _is_interval(sentence: Sentence) -> bool:
         part = next(part for part in RESTRICTIONS if part in sentence.positions)
         hint = _INTERVAL_HINT if sentence.amount and sentence.amount.us else _PERIOD_HINT
         raise sentence.error(
-            part, f"cannot be said of an interval of {format_period(sentence.amount or Period())}", hint
+            part,
+            f"has a part that cannot be combined with an interval of {format_period(sentence.amount or Period())}",
+            hint,
         )
     return True
 
 
 def _start_of_day_at(sentence: Sentence) -> str | None:
-    """every 2 weeks from 2027-01-04 at 9am: the time belongs to the start."""
+    """Return the start of "every 2 weeks from 2027-01-04 at 9am", whose time belongs to the start."""
     others = [part for part in RESTRICTIONS if part in sentence.positions and part != "times"]
     calendar = (
         sentence.amount is not None and (sentence.amount.months or sentence.amount.days) and not sentence.calendar_unit
@@ -147,7 +149,7 @@ def _start_of_day_at(sentence: Sentence) -> str | None:
 
 def _interval(sentence: Sentence, amount: Period) -> str:
     if amount == Period():
-        raise sentence.error("amount", "repeats after no time at all")
+        raise sentence.error("amount", "has an interval of zero")
     exclude_days(sentence)
     is_plain = not (amount.months or amount.days or sentence.interval_kind == "calendar" or sentence.anchor)
     if is_plain and sentence.count is None:

@@ -1,4 +1,4 @@
-"""Statements for executions and the gates of their jobs: admission, claim, settlement.
+"""Steps for executions and the gates of their jobs: admission, claim, settlement.
 
 Job definitions belong in ``jobs``.
 """

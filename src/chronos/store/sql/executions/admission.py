@@ -1,6 +1,6 @@
-"""Admission with care: under locked gates, batch in memory with ``core.policy``, for what the hot path leaves.
+"""Admission under locked gates, decided in memory by ``core.policy``.
 
-That is requests-for runs, recovered gaps, ``replace`` and concurrency keys.
+For everything that the hot path does not handle: requested and recovered executions, ``replace``, concurrency keys.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ RunsByGate = Sequence[tuple[Gate, Sequence[RunRow]]]
 
 
 class AdmissionHandler:
-    """Statements and steps."""
+    """Admits executions under locked gates."""
 
     def __init__(self, d: Dialect, gates: GateQueue) -> None:
         self._gates = gates
@@ -38,22 +38,22 @@ class AdmissionHandler:
     def begin_batch(
         self, requests: RunsByGate, *, now_us: int, node: int | None = None, request: bytes | None = None
     ) -> Steps[AdmissionBatch]:
-        """Read and lock what deciding about runs under locked gates takes.
+        """Read and lock everything that a decision about runs under locked gates needs.
 
-        Keys are locked at once, in order; what may be replaced after them.
+        Keys are locked together, in order, and then the executions that may be replaced.
         """
-        runs = [run for _, own in requests for run in own]
+        runs = [run for _, gate_runs in requests for run in gate_runs]
         known = (yield from self._gates.find_known([run.id for run in runs])) if runs else set()
         keys = yield from self._gates.lock_keys({run.key: run.key_limit for run in runs if run.key is not None})
         replacing = {
             gate.job: None
-            for gate, own in requests
+            for gate, gate_runs in requests
             if gate.overlap is Overlap.REPLACE
             and gate.active + gate.queued > 0
-            and any(run.id not in known for run in own)
+            and any(run.id not in known for run in gate_runs)
         }
         opened = yield from self._gates.lock_open_executions(list(replacing))
-        held = {run.key for mine in opened.values() for run in mine.values() if run.key is not None}
+        held = {run.key for executions in opened.values() for run in executions.values() if run.key is not None}
         keys |= yield from self._gates.lock_existing_keys(sorted(held - keys.keys()))
         return AdmissionBatch(
             now_us=now_us,
@@ -65,12 +65,12 @@ class AdmissionHandler:
         )
 
     def finish_batch(self, batch: AdmissionBatch) -> Steps[None]:
-        """Write what was batch, but for the gates, which are the caller's."""
+        """Write the decisions of a batch. The caller writes the gates."""
         if batch.inserted:
             yield Query(self._insert, rows=Rows(_row_types(INSERTED_COLUMNS), batch.inserted))
         if batch.skipped:
             yield Query(self._insert_skipped, rows=Rows(_row_types(SKIPPED_COLUMNS), batch.skipped))
-        # What this very round admitted is in the table by now: it may have been replaced by what came after it.
+        # After the inserts: an execution of this batch may have been replaced by a later one.
         yield from self._gates.cancel_locked(batch.replaced, ReasonCode.REPLACED, None, batch.now_us)
         yield from self._gates.request_cancel(batch.cancel_requested, CancelRequest.REPLACED)
         yield from self._gates.save_keys(batch.keys.values())
@@ -78,9 +78,9 @@ class AdmissionHandler:
     def admit_runs(
         self, gate: Gate, runs: Sequence[RunRow], *, now_us: int
     ) -> Steps[tuple[list[Admitted], list[RunRow]]]:
-        """Admit runs under one locked gate, in order; answers what was batch and what was refused.
+        """Admit runs under one locked gate, in order. Returns the admitted and the refused runs.
 
-        The gate is changed in place: its caller writes it back.
+        Changes the gate in place; the caller writes it back.
         """
         batch = yield from self.begin_batch([(gate, runs)], now_us=now_us)
         answer = batch.decide(gate, runs)
@@ -88,14 +88,14 @@ class AdmissionHandler:
         return answer
 
     def admitted_before(self, request: bytes, node: int, rows: Sequence[AdmitRow]) -> Steps[list[Admitted]]:
-        """What an earlier sending of the same request admitted, and no other node has been given since."""
-        found = yield Query(self._select_admitted_before, (request, node), to_id_rows(row.id for row in rows))
-        return [Admitted(id_, job, Status(status), token, last_us) for id_, job, status, token, last_us in found]
+        """Return what the same request admitted before, except executions that other nodes have claimed since."""
+        admitted = yield Query(self._select_admitted_before, (request, node), to_id_rows(row.id for row in rows))
+        return [Admitted(id_, job, Status(status), token, last_us) for id_, job, status, token, last_us in admitted]
 
     def admit_under_locks(
         self, rows: Sequence[AdmitRow], *, node: int, now_us: int, request: bytes
     ) -> Steps[list[Admitted]]:
-        """Scheduled instants that the hot statement does not take: ``replace`` and keyed jobs."""
+        """Admit scheduled instants of ``replace`` and keyed jobs."""
         gates = yield from self._gates.lock(row.job for row in rows)
         requests = [
             (gates[row.job], row, RunRow(row.id, Cause.SCHEDULE, row.expect_us, row.ready_us, None, *row[-2:]))
@@ -113,7 +113,7 @@ class AdmissionHandler:
             admitted, _ = batch.decide(gate, [run], claim=row.claim)
             if admitted:
                 move_cursor(gate, row.next_us)
-            else:  # on record already: only the cursor takes notice
+            else:  # already recorded: only the cursor moves
                 gate.next_us = row.next_us
             answers += admitted
             changed[gate.job] = gate
@@ -123,5 +123,5 @@ class AdmissionHandler:
 
 
 def _row_types(columns: str) -> str:
-    """The letters of ``Rows``, from columns as statements have them."""
+    """Return the types of ``Rows`` from columns such as ``id:i``."""
     return "".join(column[-1] for column in columns.split())

@@ -1,7 +1,8 @@
-"""One round of admission in memory: what was read under locked gates, what is batch, what is to be written then.
+"""A batch of admissions in memory: what was read under locked gates, and the decisions to write.
 
-Everything is read before and written after it, for all gates together, so that hundreds of jobs take as many statements
-as one. In between ``core.policy`` decides run after run, each as if those before it had been written already.
+    read for all gates ─► decide run by run (``core.policy``) ─► write for all gates
+
+So hundreds of jobs take as many statements as one. Each run is decided as if the runs before it were already written.
 """
 
 from collections.abc import Sequence
@@ -18,29 +19,29 @@ from chronos.store.commands import Admitted, RunRow
 from chronos.store.sql.executions.gates import Gate, KeyGate, OpenExecution, count_out, skip_used_turns
 from chronos.store.sql.query import Row
 
-#: Rows of ``Round.inserted``, as columns of ``active``.
+#: Columns of ``AdmissionBatch.inserted``, for ``active``.
 INSERTED_COLUMNS = (
     "id:i job:i version:n cause:n scheduled_us:n lane:n rank:n status:n exclusive:n owner:n token:n "
     "admitted_us:n started_us:n key:i request:i detail:t held:n"
 )
-#: Rows of ``Round.skipped``.
+#: Columns of ``AdmissionBatch.skipped``, for ``history``.
 SKIPPED_COLUMNS = "id:i job:i version:n cause:n scheduled_us:n code:t token:n now_us:n detail:t"
 
 
 @dataclass(slots=True, kw_only=True)
 class AdmissionBatch:
-    """Gates and keys are changed in place; who began the round writes them back, and what is listed here."""
+    """Decides runs. Gates and keys are changed in place; the caller writes them and the lists here."""
 
     now_us: int
     node: int | None = None
     request: bytes | None = None
-    known: set[bytes]  # runs that exist already, open or ended
+    known: set[bytes]  # ids of runs that exist, open or ended
     keys: dict[bytes, KeyGate]
-    open: dict[bytes, dict[bytes, OpenExecution]]  # of the jobs that ``replace``: what they have open
+    open: dict[bytes, dict[bytes, OpenExecution]]  # open executions of ``replace`` jobs, by job and id
     inserted: list[Row] = field(default_factory=list)
     skipped: list[Row] = field(default_factory=list)
-    replaced: dict[bytes, Gate] = field(default_factory=dict)  # executions that end before they have started
-    cancel_requested: dict[bytes, None] = field(default_factory=dict)  # running executions that are asked to stop
+    replaced: dict[bytes, Gate] = field(default_factory=dict)  # executions that end as replaced
+    cancel_requested: dict[bytes, None] = field(default_factory=dict)  # running executions to cancel
 
     def decide(
         self,
@@ -51,10 +52,11 @@ class AdmissionBatch:
         late: bool = False,
         all_or_nothing: bool = False,
     ) -> tuple[list[Admitted], list[RunRow]]:
-        """Admit runs under one gate, in order; answers what was batch and what was refused.
+        """Admit runs under one gate, in order. Returns the admitted and the refused runs.
 
-        A run that exists already is passed over. What is ``late`` is not dropped for an overlap that nobody but its
-        lateness made. If ``all_or_nothing``, nothing changes when something is refused.
+        - A run that exists is ignored.
+        - ``late`` runs are queued instead of skipped on overlap, because only their lateness caused it.
+        - With ``all_or_nothing``, one refused run leaves everything unchanged.
         """
         if all_or_nothing and (
             refused := self._copy_for_trial(gate, runs).decide(copy(gate), runs, claim=claim, late=late)[1]
@@ -62,7 +64,7 @@ class AdmissionBatch:
             return [], refused
         for run in runs:
             if run.key is not None:
-                self.keys[run.key].lim = run.key_limit  # whoever comes last says it, as in the table
+                self.keys[run.key].lim = run.key_limit  # the last run wins, as in the table
         admitted: list[Admitted] = []
         refused = []
         for run in runs:
@@ -87,22 +89,22 @@ class AdmissionBatch:
         return admitted, refused
 
     def _copy_for_trial(self, gate: Gate, runs: Sequence[RunRow]) -> "AdmissionBatch":
-        """A round that may be thrown away, of one gate."""
-        mine = self.open.get(gate.job, {})
-        wanted = {run.key for run in runs} | {execution.key for execution in mine.values()}
-        keys = {key: copy(self.keys[key]) for key in wanted if key in self.keys}
-        return AdmissionBatch(now_us=self.now_us, known=self.known, keys=keys, open={gate.job: dict(mine)})
+        """Return a copy of the batch with the keys and executions of one gate."""
+        opened = self.open.get(gate.job, {})
+        used = {run.key for run in runs} | {execution.key for execution in opened.values()}
+        keys = {key: copy(self.keys[key]) for key in used if key in self.keys}
+        return AdmissionBatch(now_us=self.now_us, known=self.known, keys=keys, open={gate.job: dict(opened)})
 
     def _replace(self, gate: Gate, *, held: bool) -> None:
-        """What has not started ends; what runs is asked to stop. What is ``held`` replaces only what is held too."""
-        mine = self.open[gate.job]
-        for id_, (status, key, is_held_too, token) in list(mine.items()):
+        """End unstarted executions and cancel running ones. A ``held`` run replaces only held executions."""
+        opened = self.open[gate.job]
+        for id_, (status, key, is_held_too, token) in list(opened.items()):
             if held and not is_held_too:
                 continue
             if status == Status.RUNNING:
                 self.cancel_requested[id_] = None
                 continue
-            del mine[id_]
+            del opened[id_]
             self.replaced[id_] = gate
             count_out(gate, status)
             skip_used_turns(gate, token)
@@ -112,8 +114,8 @@ class AdmissionBatch:
     def _skip(self, gate: Gate, run: RunRow, verdict: AdmissionVerdict) -> Admitted:
         code = ReasonCode.OVERLAP if verdict is AdmissionVerdict.SKIP_OVERLAP else ReasonCode.QUEUE_FULL
         token = first_token(gate.seq)
-        what = (run.id, gate.job, gate.version, int(run.cause), run.scheduled_us)
-        self.skipped.append((*what, code.value, token, self.now_us, run.detail))
+        identity = (run.id, gate.job, gate.version, int(run.cause), run.scheduled_us)
+        self.skipped.append((*identity, code.value, token, self.now_us, run.detail))
         return Admitted(run.id, gate.job, Status.SKIPPED, token)
 
     def _insert(

@@ -1,6 +1,6 @@
-"""The admission of scheduled instants as SQL: what ``core.policy.admit`` decides, written once for both hot paths.
+"""``core.policy.admit`` as SQL, for scheduled instants on both hot paths.
 
-The conformance suite holds the statement against the policy. ``i`` is the batch, ``g`` the gates, ``d`` the decisions.
+The conformance suite compares the statement with the policy. ``i`` is the batch, ``g`` the gates, ``d`` the decisions.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from chronos.store.sql.query import Rows
 RUNNING, READY, QUEUED, SKIPPED = (
     int(status) for status in (Status.RUNNING, Status.READY, Status.QUEUED, Status.SKIPPED)
 )
-ALREADY_RECORDED = 0  # no status: an instant that was recorded before, of which only the cursor takes notice
+ALREADY_RECORDED = 0  # not a status: the instant was recorded before, and only the cursor moves
 _SKIP, _ALLOW, _REPLACE = (OVERLAPS.index(overlap) for overlap in (Overlap.SKIP, Overlap.ALLOW, Overlap.REPLACE))
 
 #: The columns of an ``AdmitRow`` that the statement needs.
@@ -30,7 +30,7 @@ _STATUS_SQL = f"""case when i.expect_us <= g.done_us then {ALREADY_RECORDED}
 
 
 def decisions_sql(rows: str) -> str:
-    """A query that decides those rows of a batch whose gates are as expected."""
+    """Return a query that decides the rows of a batch whose gates are as expected."""
     return f"""
         select i.id, i.job, i.expect_us as scheduled_us, i.next_us,
             i.ready_us - g.priority * {PRIORITY_STEP_US} as rank, {_STATUS_SQL} as status,
@@ -43,14 +43,14 @@ def decisions_sql(rows: str) -> str:
             and g.keyed = 0 and g.overlap <> {_REPLACE}"""
 
 
-#: What has been ready for so long that others than those it is meant for may take it. Nothing is ready before it is
-#: due, so its rank says where in a lane there can be no such thing any more.
+#: Executions that have been ready so long that other nodes may claim them. An execution is never ready before it is
+#: due, so the rank limits how far the lane's index is read.
 LATE_CONDITION = f"""a.rank <= i.before_us - {PRIORITY_STEP_US}
     and coalesce(a.ready_since_us, a.admitted_us) <= i.before_us"""
 
 
 def gate_update_sql(gate: str, *, next_us: str, scheduled_us: str, status: str) -> str:
-    """How an admitted instant changes its gate, which goes by this name in the statement."""
+    """Return the assignments by which an admitted instant changes its gate; ``gate`` is a table alias."""
     return f"""next_us = {next_us}, seq = {gate}.seq + case when {status} = {ALREADY_RECORDED} then 0 else 1 end,
         done_us = case when {scheduled_us} > {gate}.done_us then {scheduled_us} else {gate}.done_us end,
         state = case when {next_us} is null and {status} <> {ALREADY_RECORDED}
@@ -60,21 +60,21 @@ def gate_update_sql(gate: str, *, next_us: str, scheduled_us: str, status: str) 
 
 
 def batch_gate_update_sql(gate: str) -> str:
-    """The same, of the decisions of a batch."""
+    """Return the assignments for the decisions ``d`` of a batch."""
     return gate_update_sql(gate, next_us="d.next_us", scheduled_us="d.scheduled_us", status="d.status")
 
 
 def next_claim_sql(token: str) -> str:
-    """The token of an execution's next claim, an expression: ``fencing_token.next_claim_token``."""
+    """Return ``fencing_token.next_claim_token`` as an expression."""
     return f"((({token}) >> {START_BITS}) + 1) << {START_BITS}"
 
 
-#: The token that goes with a decision: that of a claim where it is claimed at once.
+#: The token of a decision: the token of a claim if the execution runs at once.
 DECIDED_TOKEN = f"case when d.status = {RUNNING} then {next_claim_sql('d.token')} else d.token end"
 
 
 def insert_open_sql(source: str, *, node: str, now_us: str, request: str) -> str:
-    """Insert what runs, is ready or queued; the arguments are placeholders."""
+    """Return the insert of running, ready and queued executions. The arguments are placeholders."""
     claimed = f"case when d.status = {RUNNING} then {{}} end".format
     return f"""
         insert into active (id, job, version, cause, scheduled_us, lane, rank, status, exclusive, owner, token,
@@ -85,7 +85,7 @@ def insert_open_sql(source: str, *, node: str, now_us: str, request: str) -> str
 
 
 def insert_skipped_sql(source: str, *, now_us: str) -> str:
-    """Insert what is skipped into history."""
+    """Return the insert of skipped executions into history."""
     return f"""
         insert into history (id, job, version, cause, scheduled_us, status, code, token, attempt, admitted_us,
             finished_us)
@@ -95,5 +95,5 @@ def insert_skipped_sql(source: str, *, now_us: str) -> str:
 
 
 def to_admit_rows(rows: Sequence[AdmitRow]) -> Rows:
-    """The batch as the ``ADMIT_ROW_COLUMNS`` columns."""
+    """Return a batch as ``Rows`` of ``ADMIT_ROW_COLUMNS``."""
     return Rows("innninn", [(r.job, r.version, r.expect_us, r.next_us, r.id, r.ready_us, int(r.claim)) for r in rows])

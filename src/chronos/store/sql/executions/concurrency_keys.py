@@ -1,7 +1,7 @@
-"""What waits takes the concurrency key that the new version of its job gives it, and the limit of that key.
+"""Gives ready and queued executions the concurrency key and limit of a new version of their job.
 
-A version may drop the key, bring one, change its template or its limit. What runs or sleeps ends under the version that
-it started with, and keeps its key until then.
+A version may add or drop the key, or change its template or its limit. Running and waiting executions keep the version
+and the key with which they started.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ _STATUSES_REKEYED = (Status.READY, Status.QUEUED)
 
 
 class _NewKeys(msgspec.Struct):
-    """Of an execution's detail, what a key may name."""
+    """The part of an execution's detail that a key template may use."""
 
     payload: Any = None
 
@@ -39,7 +39,7 @@ class _WaitingExecution:
 
 
 class ConcurrencyKeys:
-    """Statements and steps."""
+    """Changes the concurrency keys of unstarted executions."""
 
     def __init__(self, d: Dialect, gates: GateQueue) -> None:
         self._gates = gates
@@ -51,62 +51,65 @@ class ConcurrencyKeys:
             where {d.within("active.id", 1)} and active.id = i.id"""
 
     def rekey(self, changed: Sequence[tuple[JobRow, Gate]]) -> Steps[set[bytes]]:
-        """Jobs whose gates are locked, with a key before or now. Gates are changed in place, for the caller to save.
+        """Change the keys of jobs that had a key or have one now. Their gates are locked.
 
-        What is ready beyond the limit of its key goes back in line, the latest first; nothing is woken. Answers the
-        keys that may have come free.
+        - Ready executions beyond the limit of their key are queued again, the latest first. Nothing is woken.
+        - Gates are changed in place; the caller writes them back.
+        - Returns the keys that may have been freed.
         """
         jobs = {gate.job: (row, gate) for row, gate in changed if gate.active + gate.queued > 0}
         if not jobs:
             return set()
         waiting: list[_WaitingExecution] = []
         limits: dict[bytes, int] = {}
-        for execution, job, status, before, detail in (yield Query(self._open, rows=to_id_rows(jobs))):
+        for id_, job, status, before, detail in (yield Query(self._open, rows=to_id_rows(jobs))):
             row, gate = jobs[job]
             key = _new_key(row, before, detail)
             if status in _STATUSES_REKEYED:
-                waiting.append(_WaitingExecution(execution, gate, status, before, key))
+                waiting.append(_WaitingExecution(id_, gate, status, before, key))
             if key is not None and row.gate.key_limit and (status in _STATUSES_REKEYED or key == before):
                 limits[key] = row.gate.key_limit
         keys = yield from self._gates.lock_keys(limits)
-        others = {key for one in waiting for key in (one.before, one.key) if key is not None} - keys.keys()
+        others = {
+            key for execution in waiting for key in (execution.before, execution.key) if key is not None
+        } - keys.keys()
         keys |= yield from self._gates.lock_existing_keys(sorted(others))
         taken = [*_change_keys(waiting, keys), *_requeue_beyond_limits(waiting, keys)]
         if taken:
-            values = {one.id: (one.id, one.key, int(one.status)) for one in taken}
+            values = {execution.id: (execution.id, execution.key, int(execution.status)) for execution in taken}
             yield Query(self._take, rows=Rows("iin", list(values.values())))
             yield from self._gates.save_keys(keys.values())
         return set(keys)
 
 
 def _change_keys(waiting: Sequence[_WaitingExecution], keys: Mapping[bytes, KeyGate]) -> list[_WaitingExecution]:
-    """Those that get another key leave the one they had; counted in place."""
-    moved = [one for one in waiting if one.before != one.key]
-    for one in moved:
-        if one.before is not None:
-            count_out(keys[one.before], one.status)
-        if one.key is not None:
-            count_in(keys[one.key], one.status)
+    """Return the executions whose key changes, and count them in place."""
+    moved = [execution for execution in waiting if execution.before != execution.key]
+    for execution in moved:
+        if execution.before is not None:
+            count_out(keys[execution.before], execution.status)
+        if execution.key is not None:
+            count_in(keys[execution.key], execution.status)
     return moved
 
 
 def _requeue_beyond_limits(
     waiting: Sequence[_WaitingExecution], keys: Mapping[bytes, KeyGate]
 ) -> list[_WaitingExecution]:
-    """What is ready beyond the limit of its key goes back in line, the latest first; counted in place."""
-    back: list[_WaitingExecution] = []
-    for one in reversed(waiting):
-        key = keys[one.key] if one.key is not None else None
-        if key is not None and one.status == Status.READY and key.active > key.lim > 0:
-            one.status = Status.QUEUED
-            count_requeued(one.gate)
+    """Queue ready executions beyond the limit of their key, the latest first; counted in place. Returns them."""
+    requeued: list[_WaitingExecution] = []
+    for execution in reversed(waiting):
+        key = keys[execution.key] if execution.key is not None else None
+        if key is not None and execution.status == Status.READY and key.active > key.lim > 0:
+            execution.status = Status.QUEUED
+            count_requeued(execution.gate)
             count_requeued(key)
-            back.append(one)
-    return back
+            requeued.append(execution)
+    return requeued
 
 
 def _new_key(row: JobRow, before: bytes | None, detail: str | None) -> bytes | None:
-    """The key that a version of a job gives to an execution."""
+    """Return the key that a version of a job gives to an execution."""
     if not row.gate.keyed:
         return None
     if row.gate.key is None:

@@ -1,4 +1,4 @@
-"""What stands behind a locked gate: which of it starts as room is made, what is put back or ended before it started."""
+"""Wakes, holds, requeues and cancels the executions behind locked gates."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from heapq import merge
@@ -27,15 +27,13 @@ CAUSE_BY_NUMBER = {int(cause): cause for cause in Cause}
 CLAIMED_COLUMNS = "id, job, version, cause, scheduled_us, attempt, token, admitted_us, started_us, worked_us, detail"
 last_run_sql = "(select g.ran_us from gate as g where g.job = {}.job)".format
 NO_FREED_KEYS: Mapping[bytes, int] = {}
-_MAX_GATES_ASKED_SINGLY = 4  # so many gates are asked one by one, with a limit that an index serves
-_EXTRA_ROWS_BEHIND_KEY = (
-    16  # so many more jobs, and executions of each, are looked at behind a key than places came free there
-)
+_MAX_SINGLE_GATE_QUERIES = 4  # up to so many gates, a query per gate is faster: an index serves its limit
+_EXTRA_ROWS_BEHIND_KEY = 16  # jobs, and executions of each, read behind a key beyond the number of freed places
 _UNSTARTED = (Status.READY, Status.QUEUED, Status.WAITING)
 
 
 class GateQueue(GateRows):
-    """Statements and steps around locked gates, which are changed in place: their caller writes them back."""
+    """Works on locked gates. Gates are changed in place; the caller writes them back."""
 
     def __init__(self, d: Dialect, records: AppendOnlyTables) -> None:
         super().__init__(d)
@@ -83,7 +81,7 @@ class GateQueue(GateRows):
         self._last_ready = f"""
             select id, key from active where job = $1 and status = {int(Status.READY)}
             order by scheduled_us desc, id desc limit $2 {d.lock()}"""
-        self._back_in_line = f"update active set status = {int(Status.QUEUED)} where {d.one_of('id', 1)}"
+        self._requeue = f"update active set status = {int(Status.QUEUED)} where {d.one_of('id', 1)}"
         stopped = ", ".join(str(int(cause)) for cause in Cause if is_held(cause, before=True))
         unstarted = f"{d.one_of('job', 1)} and started_us is null and cause in ({stopped})"
         self._hold_ready = f"""
@@ -109,7 +107,7 @@ class GateQueue(GateRows):
             ) is not null order by k.key limit $1"""
 
     def find_known(self, executions: Sequence[bytes]) -> Steps[set[bytes]]:
-        """Which of these executions exist, open or ended."""
+        """Return which of these executions exist, open or ended."""
         rows = yield Query(self._known, rows=to_id_rows(executions))
         return {row[0] for row in rows}
 
@@ -123,27 +121,29 @@ class GateQueue(GateRows):
         lanes: Sequence[int] = (),
         freed: Mapping[bytes, int] = NO_FREED_KEYS,
     ) -> Steps[tuple[list[Claimed], int]]:
-        """Queued executions of locked gates that have room become ready, or running here while ``take`` lasts.
+        """Wake queued executions that now have room.
 
-        The gates are changed in place. ``freed`` says how often concurrency keys are let go of by this (0: the caller
-        has counted that): what other jobs have queued behind them is woken too, whoever is ranked best, unless somebody
-        has locked their gates, or they are many: then the next sweep finds them. Keys are locked at once, in order.
-        Answers what was taken, and how many became ready. No other gate may be locked and changed without being saved.
+        - Up to ``take`` of them, in ``lanes``, start on ``node``; the others become ready.
+        - ``freed`` maps each freed concurrency key to the number of releases (0 if the caller has counted them). The
+          best-ranked executions of other jobs behind these keys are woken too, unless another transaction has locked
+          their gate or they are too many: a later ``Wake`` finds those.
+        - Gates are changed in place. Keys are locked together, in order. Save every other changed gate before the call.
+        - Returns (started executions, number made ready).
         """
-        mine = list(gates)
-        open_gates = {g.job: g for g in mine if _has_room(g)}
-        others = (yield from self._lock_gates_behind_keys(freed, {g.job for g in mine})) if freed else {}
+        locked = list(gates)
+        open_gates = {g.job: g for g in locked if _has_room(g)}
+        other_gates = (yield from self._lock_gates_behind_keys(freed, {g.job for g in locked})) if freed else {}
         waiting = (yield from self._select_next_queued(list(open_gates.values()))) if open_gates else []
-        if others:
-            waiting += yield from self._select_queued_behind_keys(others.values(), freed)
+        if other_gates:
+            waiting += yield from self._select_queued_behind_keys(other_gates.values(), freed)
         keys = yield from self.lock_existing_keys(
             sorted({row[2] for row in waiting if row[2] is not None} | freed.keys())
         )
         for freed_key, count in freed.items():
             keys[freed_key].active -= count
         chosen: list[Row] = []
-        for gate, (execution, job, _, lane, *_) in _choose_rows_with_room(waiting, open_gates | others, keys):
-            claim = take > 0 and lane in lanes and job not in others
+        for gate, (execution, job, _, lane, *_) in _choose_rows_with_room(waiting, open_gates | other_gates, keys):
+            claim = take > 0 and lane in lanes and job not in other_gates
             take -= claim
             status = Status.RUNNING if claim else Status.READY
             token = first_token(gate.seq)
@@ -151,18 +151,18 @@ class GateQueue(GateRows):
             chosen.append((execution, int(status), node if claim else None, token, int(claim), now_us))
         if chosen or freed:
             yield from self.save_keys(keys.values())
-        yield from self.save(others.values())
+        yield from self.save(other_gates.values())
         rows = (yield Query(self._make_ready, rows=Rows("innnnn", chosen))) if chosen else []
         taken = to_claimed_rows(row[:-1] for row in rows if row[-1] == Status.RUNNING)
         return taken, len(rows) - len(taken)
 
     def wake_after_freed_keys(self, freed: Collection[bytes], now_us: int) -> Steps[None]:
-        """After executions let go of concurrency keys, and their gates were saved: whoever waits for those is woken."""
+        """Wake executions behind freed concurrency keys. Call it after the gates were saved."""
         if freed:
             yield from self.wake((), now_us=now_us, freed=dict.fromkeys(freed, 0))
 
     def wake_behind_keys(self, keys: Sequence[bytes], now_us: int) -> Steps[int]:
-        """After concurrency keys were freed: wake what other jobs have queued behind them. Locks its own gates."""
+        """Wake executions behind concurrency keys with room. Locks and saves their gates. Returns the number woken."""
         jobs = yield Query(self._waiting_on_keys, rows=to_id_rows(keys))
         gates = yield from self.lock(sorted({row[0] for row in jobs}))
         _, woken = yield from self.wake(gates.values(), now_us=now_us)
@@ -170,27 +170,27 @@ class GateQueue(GateRows):
         return woken
 
     def find_keys_with_room(self, limit: int) -> Steps[list[bytes]]:
-        """Concurrency keys with room and a queue: what a crash between freeing and waking may leave behind."""
+        """Return concurrency keys with room and a queue, as a crash between freeing and waking may leave them."""
         rows = yield Query(self._free_keys, (limit,))
         return [row[0] for row in rows]
 
     def requeue_beyond_limit(self, gate: Gate) -> Steps[set[bytes]]:
-        """After a locked gate's limit became smaller: what is ready beyond it goes back in line, the latest first.
+        """Queue ready executions beyond the lowered limit of a gate again, the latest first.
 
-        Answers the concurrency keys that came free.
+        Returns the freed concurrency keys.
         """
         if gate.lim == 0 or gate.active <= gate.lim:
             return set()
         rows = yield Query(self._last_ready, (gate.job, gate.active - gate.lim))
         if not rows:
             return set()
-        yield Query(self._back_in_line, rows=to_id_rows(row[0] for row in rows))
+        yield Query(self._requeue, rows=to_id_rows(row[0] for row in rows))
         return (yield from self._count_requeued([(gate, key) for _, key in rows]))
 
     def hold(self, gates: Iterable[Gate]) -> Steps[set[bytes]]:
-        """Jobs of locked gates are being paused: what has not started is held, in line, and in nobody's way there.
+        """Hold the unstarted executions of jobs that are being paused. They are queued and block no others.
 
-        Answers the concurrency keys that came free.
+        Returns the freed concurrency keys.
         """
         held = {gate.job: gate for gate in gates if gate.active + gate.queued > 0}
         if not held:
@@ -200,7 +200,7 @@ class GateQueue(GateRows):
         return (yield from self._count_requeued([(held[job], key) for job, key in rows]))
 
     def _count_requeued(self, rows: Sequence[tuple[Gate, bytes | None]]) -> Steps[set[bytes]]:
-        """Executions of these gates, with these keys, were ready and are queued again."""
+        """Count executions, as (gate, key), that were ready and are queued again. Returns their keys."""
         keys = yield from self.lock_existing_keys(sorted({key for _, key in rows if key is not None}))
         for gate, key in rows:
             count_requeued(gate)
@@ -210,19 +210,19 @@ class GateQueue(GateRows):
         return set(keys)
 
     def cancel_unstarted(self, gate: Gate, code: ReasonCode, message: str | None, now_us: int) -> Steps[set[bytes]]:
-        """Cancel everything of a locked gate that is not running. Answers the concurrency keys that came free.
+        """Cancel the executions of a locked gate that are not running. Returns the freed concurrency keys.
 
-        What runs is locked too: it cannot be released between being passed over here and being asked to stop.
+        Running executions are locked too, so that none is released before it is asked to cancel.
         """
         if gate.active + gate.queued == 0:
             return set()
         opened = yield from self.lock_open_executions([gate.job])
-        gone = {i: run for i, run in opened.get(gate.job, {}).items() if run.status in _UNSTARTED}
-        if not gone:
+        canceled = {i: run for i, run in opened.get(gate.job, {}).items() if run.status in _UNSTARTED}
+        if not canceled:
             return set()
-        yield from self.cancel_locked(dict.fromkeys(gone, gate), code, message, now_us)
-        keys = yield from self.lock_existing_keys([run.key for run in gone.values() if run.key is not None])
-        for run in gone.values():
+        yield from self.cancel_locked(dict.fromkeys(canceled, gate), code, message, now_us)
+        keys = yield from self.lock_existing_keys([run.key for run in canceled.values() if run.key is not None])
+        for run in canceled.values():
             count_out(gate, run.status)
             skip_used_turns(gate, run.token)
             if run.key is not None:
@@ -231,77 +231,80 @@ class GateQueue(GateRows):
         return set(keys)
 
     def lock_open_executions(self, jobs: Sequence[bytes]) -> Steps[dict[bytes, dict[bytes, OpenExecution]]]:
-        """What jobs whose gates are locked have open, by job and execution, locked too."""
-        found: dict[bytes, dict[bytes, OpenExecution]] = {}
+        """Lock the open executions of jobs whose gates are locked. Returns them by job and id."""
+        executions: dict[bytes, dict[bytes, OpenExecution]] = {}
         for job, execution, status, key, held, token in (
             (yield Query(self._lock_open, rows=to_id_rows(jobs))) if jobs else ()
         ):
-            found.setdefault(job, {})[execution] = OpenExecution(status, key, bool(held), token)
-        return found
+            executions.setdefault(job, {})[execution] = OpenExecution(status, key, bool(held), token)
+        return executions
 
     def cancel_locked(
-        self, gone: Mapping[bytes, Gate], code: ReasonCode, message: str | None, now_us: int
+        self, canceled: Mapping[bytes, Gate], code: ReasonCode, message: str | None, now_us: int
     ) -> Steps[None]:
-        """Cancel executions that are locked and not running. Gates and keys are for the caller to change."""
-        if not gone:
+        """Cancel executions that are locked and not running. The caller changes gates and keys."""
+        if not canceled:
             return
-        yield from self.close_tasks(gone, code, message, now_us)
-        yield Query(self._move_to_history, (code.value, message, now_us), to_id_rows(gone))
-        yield Query(self._drop, rows=to_id_rows(gone))
-        told = [(execution, gate.job, Status.CANCELED) for execution, gate in gone.items() if gate.followed]
-        yield from self._records.insert_ended_items(told, now_us)
+        yield from self.close_tasks(canceled, code, message, now_us)
+        yield Query(self._move_to_history, (code.value, message, now_us), to_id_rows(canceled))
+        yield Query(self._drop, rows=to_id_rows(canceled))
+        ended = [(execution, gate.job, Status.CANCELED) for execution, gate in canceled.items() if gate.followed]
+        yield from self._records.insert_ended_items(ended, now_us)
 
     def close_tasks(
         self, executions: Iterable[bytes], code: ReasonCode, message: str | None, now_us: int
     ) -> Steps[None]:
-        """Executions that are locked are about to end: what their tasks wait for does not come."""
-        found = yield Query(self._open_groups, rows=to_id_rows(executions))
-        closed = [(id_, text) for id_, old in found if (text := close_detail(old, code, now_us, message)) is not None]
+        """Close the open tasks in the details of locked executions that are about to end."""
+        rows = yield Query(self._open_groups, rows=to_id_rows(executions))
+        closed = [(id_, text) for id_, old in rows if (text := close_detail(old, code, now_us, message)) is not None]
         if closed:
             yield Query(self._close_groups, rows=Rows("it", closed))
 
     def request_cancel_of_job(self, job: bytes, cancel: CancelRequest) -> Steps[None]:
-        """Ask what runs to stop."""
+        """Ask the running executions of a job to cancel."""
         yield Query(self._request_cancel_of_job, (job, int(cancel)))
 
     def request_cancel(self, executions: Collection[bytes], cancel: CancelRequest) -> Steps[None]:
-        """Ask some of what runs to stop."""
+        """Ask running executions to cancel."""
         if executions:
             yield Query(self._request_cancel, (int(cancel),), to_id_rows(executions))
 
-    def _lock_gates_behind_keys(self, freed: Mapping[bytes, int], mine: Collection[bytes]) -> Steps[dict[bytes, Gate]]:
-        """The gates of other jobs that wait for concurrency keys, have room, and were free to be locked."""
-        found = yield Query(self._next_behind_keys, (_EXTRA_ROWS_BEHIND_KEY + sum(freed.values()),), to_id_rows(freed))
-        jobs = sorted(row[0] for row in found if row[0] not in mine)
+    def _lock_gates_behind_keys(
+        self, freed: Mapping[bytes, int], excluded: Collection[bytes]
+    ) -> Steps[dict[bytes, Gate]]:
+        """Lock the gates of other jobs that wait for concurrency keys and have room, as far as they are unlocked."""
+        rows = yield Query(self._next_behind_keys, (_EXTRA_ROWS_BEHIND_KEY + sum(freed.values()),), to_id_rows(freed))
+        jobs = sorted(row[0] for row in rows if row[0] not in excluded)
         gates = (yield from self.try_lock(jobs)) if jobs else {}
         return {job: gate for job, gate in gates.items() if _has_room(gate)}
 
     def _select_queued_behind_keys(self, gates: Iterable[Gate], freed: Mapping[bytes, int]) -> Steps[list[Row]]:
-        """The executions of these gates that are next behind the keys, as many as there may be room for."""
-        most = _EXTRA_ROWS_BEHIND_KEY + sum(freed.values())
-        wanted = [(g.job, key, min(most, g.lim - g.active if g.lim else most)) for g in gates for key in freed]
-        return (yield Query(self._first_behind_keys, rows=Rows("iin", wanted)))
+        """Return the next executions of these gates behind the keys, as many as may have room."""
+        max_rows = _EXTRA_ROWS_BEHIND_KEY + sum(freed.values())
+        places = [(g.job, key, min(max_rows, g.lim - g.active if g.lim else max_rows)) for g in gates for key in freed]
+        return (yield Query(self._first_behind_keys, rows=Rows("iin", places)))
 
     def _select_next_queued(self, gates: list[Gate]) -> Steps[list[Row]]:
-        """The executions that are next, as many as each gate has room for.
+        """Return the next executions of each gate, as many as it has room for.
 
-        Where one of them has a concurrency key it may be blocked, so then all that wait there are looked at.
+        An execution with a concurrency key may be blocked. If there is one, all that are queued at its gate are
+        returned.
         """
-        wanted = {g.job: g.queued if g.lim == 0 else g.lim - g.active for g in gates}
-        found = yield from self._select_first_queued(wanted)
-        keyed = {row[1] for row in found if row[2] is not None}
+        room_by_job = {g.job: g.queued if g.lim == 0 else g.lim - g.active for g in gates}
+        rows = yield from self._select_first_queued(room_by_job)
+        keyed = {row[1] for row in rows if row[2] is not None}
         if keyed:
-            found = [row for row in found if row[1] not in keyed]
-            found += yield from self._select_first_queued({g.job: g.queued for g in gates if g.job in keyed})
-        return found
+            rows = [row for row in rows if row[1] not in keyed]
+            rows += yield from self._select_first_queued({g.job: g.queued for g in gates if g.job in keyed})
+        return rows
 
-    def _select_first_queued(self, wanted: dict[bytes, int]) -> Steps[list[Row]]:
-        if len(wanted) > _MAX_GATES_ASKED_SINGLY:
-            return (yield Query(self._first_queued_of_many, rows=Rows("in", list(wanted.items()))))
-        found: list[Row] = []
-        for job, room in wanted.items():
-            found += yield Query(self._first_queued, (job, room))
-        return found
+    def _select_first_queued(self, room_by_job: dict[bytes, int]) -> Steps[list[Row]]:
+        if len(room_by_job) > _MAX_SINGLE_GATE_QUERIES:
+            return (yield Query(self._first_queued_of_many, rows=Rows("in", list(room_by_job.items()))))
+        rows: list[Row] = []
+        for job, room in room_by_job.items():
+            rows += yield Query(self._first_queued, (job, room))
+        return rows
 
 
 def _has_room(gate: Gate) -> bool:
@@ -311,19 +314,17 @@ def _has_room(gate: Gate) -> bool:
 def _choose_rows_with_room(
     waiting: Sequence[Row], gates: Mapping[bytes, Gate], keys: Mapping[bytes, KeyGate]
 ) -> Iterable[tuple[Gate, Row]]:
-    """Those that there is room for, each with its gate, counted as they are given: its turn is the gate's ``seq``.
+    """Yield the executions that have room, each with its gate, and count them in place. Its turn is ``gate.seq``.
 
-    Of each job they come in its order.
-
-    Where concurrency keys are at stake, of jobs that may want the same one whoever is ranked best comes first.
+    - Ordered: the executions of one job as given. With concurrency keys, the best-ranked of all jobs first.
     """
-    in_turn: Iterable[Row] = waiting
+    ordered: Iterable[Row] = waiting
     if keys:
-        lines: dict[bytes, list[Row]] = {}
+        queues: dict[bytes, list[Row]] = {}
         for row in waiting:
-            lines.setdefault(row[1], []).append(row)
-        in_turn = merge(*lines.values(), key=lambda row: (row[4], row[0]))
-    for row in in_turn:
+            queues.setdefault(row[1], []).append(row)
+        ordered = merge(*queues.values(), key=lambda row: (row[4], row[0]))
+    for row in ordered:
         gate = gates[row[1]]
         key = keys[row[2]] if row[2] is not None else None
         if (gate.lim and gate.active >= gate.lim) or (key is not None and key.active >= key.lim > 0):
@@ -338,12 +339,12 @@ def _choose_rows_with_room(
 
 
 def claimed_columns(table: str) -> str:
-    """What makes a ``Claimed`` of a row of ``active``, under this name, to select or to return."""
+    """Return the columns of a ``Claimed``; ``table`` is an alias of ``active``."""
     return ", ".join([*(f"{table}.{name}" for name in CLAIMED_COLUMNS.split(", ")), last_run_sql(table)])
 
 
 def to_claimed_rows(rows: Iterable[Sequence[Any]]) -> list[Claimed]:
-    """Rows of the ``claimed_columns``. Made as the tuples they are: there are tens of thousands of them a second."""
+    """Map rows of ``claimed_columns``. Tuples are built directly, for speed."""
     make = tuple.__new__
     return [
         make(

@@ -1,8 +1,14 @@
-"""Gates as rows: locked, read, written back.
+"""Gate rows: lock, read, write back.
 
-Order of locks: job gates in key order, then key gates in key order, then executions. Where only executions tell which
-keys they hold, the keys come last, again in order. A transaction that deadlocks over them is repeated (see
-``postgres.write_connection``). Gates of other jobs that wait behind a freed key are locked only if they are free.
+Locks are taken in this order:
+
+1. gates of jobs, by job id
+2. concurrency keys, by key
+3. executions
+4. keys that only the executions name, by key
+
+A transaction that deadlocks in step 4 is retried (see ``postgres.write_connection``). Gates of other jobs that wait
+behind a freed key are locked only if no other transaction has locked them.
 """
 
 from collections.abc import Iterable
@@ -20,7 +26,7 @@ OVERLAPS = tuple(Overlap)
 
 @dataclass(slots=True)
 class Gate:
-    """A locked gate, as it will be written back."""
+    """A locked gate. It is changed in memory and written back."""
 
     job: bytes
     next_us: int | None
@@ -35,12 +41,12 @@ class Gate:
     active: int
     queued: int
     seq: int
-    done_us: int  # the latest instant that is on record: none of its schedule up to here is admitted again
-    followed: int  # 1: other jobs follow this one, and hear of its ends
-    ran_us: int | None  # the newest instant whose run has ended
+    done_us: int  # the latest recorded instant: no instant up to here is admitted again
+    followed: int  # 1: other jobs follow this one
+    ran_us: int | None  # the newest instant whose execution has ended
 
     def is_at(self, next_us: int, version: int) -> bool:
-        """Whether its schedule is where somebody who is about to move it expects it."""
+        """Whether the gate is active and at the expected instant and version."""
         return (self.next_us, self.version, self.state) == (next_us, version, JobState.ACTIVE)
 
 
@@ -55,7 +61,7 @@ class KeyGate:
 
 
 class OpenExecution(NamedTuple):
-    """An execution that has not ended, as far as gates are concerned."""
+    """An open execution: the columns that gates need."""
 
     status: int
     key: bytes | None
@@ -64,16 +70,16 @@ class OpenExecution(NamedTuple):
 
 
 class LostRace(Exception):
-    """What was read changed before it was locked: the command must be applied again. Never on a serial engine."""
+    """A row changed between reading and locking it. The command is applied again. Never raised on SQLite."""
 
 
 def to_id_rows(values: Iterable[bytes]) -> Rows:
-    """The ``Rows`` of a list of ids."""
+    """Return ids as ``Rows``."""
     return Rows("i", [(value,) for value in values])
 
 
 class GateRows:
-    """Statements and steps that lock gates and concurrency keys, and let them go changed."""
+    """Locks gates and concurrency keys, and writes them back."""
 
     def __init__(self, d: Dialect) -> None:
         self._lock, self._try_lock = (
@@ -98,12 +104,12 @@ class GateRows:
             from {d.rows(1, "key:i active:n queued:n")} as i where {d.within("k.key", 1)} and k.key = i.key"""
 
     def lock(self, jobs: Iterable[bytes]) -> Steps[dict[bytes, Gate]]:
-        """The gates of some jobs, locked; those that do not exist are missing."""
+        """Lock the gates of jobs. Gates that do not exist are left out."""
         rows = yield Query(self._lock, rows=to_id_rows(dict.fromkeys(jobs)))
         return {row[0]: _to_gate(row) for row in rows}
 
     def try_lock(self, jobs: Iterable[bytes]) -> Steps[dict[bytes, Gate]]:
-        """Those of them that nobody else has locked, for whoever has locked other gates already: it never waits."""
+        """Lock those gates that no other transaction has locked. Never waits, so it is safe after other locks."""
         rows = yield Query(self._try_lock, rows=to_id_rows(jobs))
         return {row[0]: _to_gate(row) for row in rows}
 
@@ -113,15 +119,15 @@ class GateRows:
         if values:
             yield Query(self._save, rows=Rows("innnnnn", values))
 
-    def lock_keys(self, wanted: dict[bytes, int]) -> Steps[dict[bytes, KeyGate]]:
-        """The concurrency keys with these limits, made where missing, locked."""
-        if not wanted:
+    def lock_keys(self, limits: dict[bytes, int]) -> Steps[dict[bytes, KeyGate]]:
+        """Set the limits of concurrency keys, which are created if missing, and lock them."""
+        if not limits:
             return {}
-        yield Query(self._upsert_keys, rows=Rows("in", sorted(wanted.items())))
-        return (yield from self.lock_existing_keys(wanted))
+        yield Query(self._upsert_keys, rows=Rows("in", sorted(limits.items())))
+        return (yield from self.lock_existing_keys(limits))
 
     def lock_existing_keys(self, keys: Iterable[bytes]) -> Steps[dict[bytes, KeyGate]]:
-        """Concurrency keys that exist, locked."""
+        """Lock concurrency keys that exist."""
         if not keys:
             return {}
         rows = yield Query(self._lock_keys, rows=to_id_rows(dict.fromkeys(keys)))
@@ -135,32 +141,32 @@ class GateRows:
 
 
 def move_cursor(gate: Gate, next_us: int | None) -> None:
-    """Where a schedule ends, its job is done."""
+    """Set the cursor. At the end of the schedule (None), the job is done."""
     gate.next_us = next_us
     if next_us is None and gate.state == JobState.ACTIVE:
         gate.state = JobState.DONE
 
 
 def count_in(counted: Gate | KeyGate, status: int) -> None:
-    """An execution in a status is open under a gate or key from now on."""
+    """Count an execution that is now open under a gate or key."""
     counted.queued += status == Status.QUEUED
     counted.active += status != Status.QUEUED
 
 
 def count_requeued(counted: Gate | KeyGate) -> None:
-    """An execution that was ready under a gate or key is queued there again."""
+    """Count an execution that was ready and is queued again."""
     counted.active -= 1
     counted.queued += 1
 
 
 def count_out(counted: Gate | KeyGate, status: int) -> None:
-    """An execution in a status is open no more under a gate or key."""
+    """Count an execution that is no longer open under a gate or key."""
     counted.queued -= status == Status.QUEUED
     counted.active -= status != Status.QUEUED
 
 
 def skip_used_turns(gate: Gate, token: int) -> None:
-    """The turns that an execution has used are over: the gate's next one comes after them."""
+    """Move the gate's sequence past the turns that an execution has used, so that later tokens are higher."""
     gate.seq = max(gate.seq, turn_of(token))
 
 

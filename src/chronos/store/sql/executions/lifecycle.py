@@ -1,4 +1,4 @@
-"""Steps for executions on their way from admission to history. The same on every engine but for the hot path."""
+"""Steps for admission, claim, advance, suspend, release, wake and signal. Only the hot path differs per engine."""
 
 from collections.abc import Sequence
 from itertools import takewhile
@@ -41,7 +41,7 @@ RUNNING, READY, WAITING = int(Status.RUNNING), int(Status.READY), int(Status.WAI
 
 
 class LifecycleHandler:
-    """Statements and steps."""
+    """Takes executions from admission to their end."""
 
     def __init__(
         self, d: Dialect, hot: HotPath, gates: GateQueue, records: AppendOnlyTables, settlement: SettlementHandler
@@ -87,7 +87,7 @@ class LifecycleHandler:
     # --- admission
 
     def admit(self, command: Admit, *, resent: bool) -> Steps[list[Admitted]]:
-        """Plain rows by the hot statement; those marked so with care. Answers lost before are given again."""
+        """See ``Admit``. ``careful`` rows are admitted under locks, the others by the hot path."""
         rows: Sequence[AdmitRow] = command.rows
         before: list[Admitted] = []
         if resent:
@@ -97,7 +97,7 @@ class LifecycleHandler:
         careful = [row for row in rows if row.careful]
         plain = [row for row in rows if not row.careful] if careful else rows
         answers: list[Admitted] = []
-        if careful:  # these wait for their gates, so they come first: nobody waits while holding some
+        if careful:  # first, because they wait for their gates: a transaction must not wait while it holds locks
             answers += yield from self._admission.admit_under_locks(
                 careful, node=command.node, now_us=command.now_us, request=command.request
             )
@@ -108,19 +108,19 @@ class LifecycleHandler:
         return before + answers
 
     def recover(self, command: Recover) -> Steps[list[Admitted]]:
-        """See ``Recover``. A gap whose gate changed is passed over; the others go on."""
+        """See ``Recover``. Parts whose gates have changed are ignored."""
         gates = yield from self._gates.lock(part.job for part in command.parts)
-        asked = [
+        requests = [
             (part, gates[part.job])
             for part in command.parts
             if part.job in gates and _may_recover(part, gates[part.job])
         ]
         batch = yield from self._admission.begin_batch(
-            [(gate, part.runs) for part, gate in asked], now_us=command.now_us
+            [(gate, part.runs) for part, gate in requests], now_us=command.now_us
         )
         answers: list[Admitted] = []
         recovered: list[tuple[Recover, Gate]] = []
-        for part, gate in asked:
+        for part, gate in requests:
             admitted, refused = batch.decide(gate, part.runs, late=True, all_or_nothing=part.all_or_nothing)
             if refused and part.all_or_nothing:
                 continue
@@ -142,25 +142,27 @@ class LifecycleHandler:
         if before is not None:
             return (yield from self._find_triggered_before(before))
         if not command.room:
-            raise QueueFull("as many executions wait as may; try again later")
+            raise QueueFull("too many executions are pending; try again later")
         admitted, refused = yield from self._admission.admit_runs(gate, [command.run], now_us=command.now_us)
         if refused:
-            raise QueueFull(f'"{name}" has {gate.queued} executions queued, which is all it may have')
+            raise QueueFull(
+                f'the queue of "{name}" is full ({gate.queued} of {gate.queue_max}); wait, or raise queue_max'
+            )
         if not admitted:
             return (yield from self._find_triggered_before(command.run.id))
         yield from self._records.remember_idempotency_key(
             namespace, command.idempotency, command.run.id, command.now_us
         )
         yield from self._gates.save([gate])
-        if command.run.cause is not Cause.DEPENDENCY:  # which nobody asked for
-            verb, told = "trigger", command.run.id.hex()
+        if command.run.cause is not Cause.DEPENDENCY:  # no person or client requested it
+            verb, detail = "trigger", command.run.id.hex()
             if command.replay_of is not None:
-                verb, told = "replay", f"{told} of {command.replay_of.hex()}"
-            yield from self._records.audit(command.actor, verb, namespace, name, command.now_us, told)
+                verb, detail = "replay", f"{detail} of {command.replay_of.hex()}"
+            yield from self._records.audit(command.actor, verb, namespace, name, command.now_us, detail)
         return Triggered(command.run.id, admitted[0].status, created=True)
 
     def backfill(self, command: Backfill) -> Steps[Backfilled]:
-        """See ``Backfill``. An instant's key is the request's, and the instant."""
+        """See ``Backfill``. The idempotency key of an instant is the key of the request and the instant."""
         gate, namespace, name = yield from self._lock_gate_and_name(command.job)
         key = command.idempotency
         keys = {} if key is None else {f"{key}:{run.scheduled_us}": run.id for run in command.runs}
@@ -175,17 +177,17 @@ class LifecycleHandler:
             yield from self._records.remember_idempotency_keys(namespace, remembered, command.now_us)
             yield from self._gates.save([gate])
             instants_us = [run.scheduled_us for run in new if run.id in created]
-            told = f"{len(created)} of {rfc3339(instants_us[0])} to {rfc3339(instants_us[-1])}"
-            yield from self._records.audit(command.actor, "backfill", namespace, name, command.now_us, told)
+            detail = f"{len(created)} of {rfc3339(instants_us[0])} to {rfc3339(instants_us[-1])}"
+            yield from self._records.audit(command.actor, "backfill", namespace, name, command.now_us, detail)
         left = {run.id for run in (*refused, *beyond)}
-        there = takewhile(lambda run: run.id not in left, command.runs)
-        return Backfilled([before.get(run.id, run.id) for run in there], [run.status for run in admitted])
+        accepted = takewhile(lambda run: run.id not in left, command.runs)
+        return Backfilled([before.get(run.id, run.id) for run in accepted], [run.status for run in admitted])
 
     def _lock_gate_and_name(self, job: bytes) -> Steps[tuple[Gate, str, str]]:
-        """The gate of a job, locked, with its namespace and its name."""
+        """Lock the gate of a job. Returns it with namespace and name. Raises ``NotFound``."""
         gates = yield from self._gates.lock([job])
         if job not in gates:
-            raise NotFound("the job does not exist any more")
+            raise NotFound("the job no longer exists")
         [(namespace, name)] = yield Query(self._namespace, (job,))
         return gates[job], namespace, name
 
@@ -196,7 +198,7 @@ class LifecycleHandler:
     # --- running
 
     def claim(self, command: Claim, *, resent: bool) -> Steps[list[Claimed]]:
-        """See ``Claim``; an answer lost before is given again."""
+        """See ``Claim``."""
         if command.limit <= 0:
             return []
         before = (yield Query(self._claimed_before, (command.node, command.request))) if resent else []
@@ -240,19 +242,19 @@ class LifecycleHandler:
         return list(held)
 
     def wake(self, command: Wake) -> Steps[int]:
-        """See ``Wake``; also what a freed concurrency key left behind, first: no gate is locked after an execution."""
+        """See ``Wake``. Concurrency keys come first, because gates are locked before executions."""
         keys = yield from self._gates.find_keys_with_room(command.limit)
         woken = (yield from self._gates.wake_behind_keys(keys, command.now_us)) if keys else 0
         rows = yield Query(self._wake, (command.now_us, command.limit))
         return len(rows) + woken
 
-    # --- from outside
+    # --- requests
 
     def signal(self, command: Signal) -> Steps[bool]:
         """See ``Signal``."""
         rows = yield Query(self._one, (command.execution,))
         if not rows:
-            raise NotFound("there is no such open execution")
+            raise NotFound("no such open execution; it may have ended")
         job, status, waits_for, detail = rows[0]
         if status != WAITING or waits_for is None or command.name not in msgspec.json.decode(waits_for):
             return False
@@ -260,18 +262,18 @@ class LifecycleHandler:
         body.setdefault("signals", {})[command.name] = msgspec.json.decode(command.payload)
         text = msgspec.json.encode(body, order="sorted").decode()
         yield Query(self._wake_with_signal, (command.execution, text, command.now_us))
-        told = f"{command.execution.hex()}: {command.name}"
-        yield from self._records.audit_execution(command.actor, "signal", job, command.now_us, told)
+        audit_detail = f"{command.execution.hex()}: {command.name}"
+        yield from self._records.audit_execution(command.actor, "signal", job, command.now_us, audit_detail)
         return True
 
 
-def _may_recover(gap: Recover, gate: Gate) -> bool:
-    """Whether a gap is as its gate stands, and does not have others replaced for what might then not fit."""
-    if gap.all_or_nothing and gate.overlap is Overlap.REPLACE and gate.queue_max == 0 and gate.active > 0:
+def _may_recover(part: Recover, gate: Gate) -> bool:
+    """Whether the gate is as expected. With ``all_or_nothing``, nothing is replaced for runs that may not fit."""
+    if part.all_or_nothing and gate.overlap is Overlap.REPLACE and gate.queue_max == 0 and gate.active > 0:
         return False
-    return gate.is_at(gap.expect_us, gap.version)
+    return gate.is_at(part.expect_us, part.version)
 
 
 def _encode_signals(names: Sequence[str]) -> str | None:
-    """The signals that wake an execution, as they are stored."""
+    """Return the signals that wake an execution, as they are stored."""
     return msgspec.json.encode(names).decode() if names else None

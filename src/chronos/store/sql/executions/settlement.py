@@ -1,6 +1,6 @@
-"""Steps for how executions end: settled by who ran them, canceled, lost with their node, or skipped without a start.
+"""Steps that end executions: settle, cancel, reap, skip.
 
-Every end frees its gate, wakes what was queued behind it and tells those who follow the job, in one transaction.
+Every end frees the gate, wakes queued successors and notifies the job's followers, in one transaction.
 """
 
 from collections.abc import Sequence
@@ -33,42 +33,42 @@ from chronos.store.sql.query import Dialect, Query, Row, Rows, Steps
 from chronos.store.sql.user_statements import Statements, check_statements
 
 RUNNING, READY = int(Status.RUNNING), int(Status.READY)
-_SINGLE_STATEMENT_ROWS = 8  # rows, for which a transaction costs more than what is in it
+_SINGLE_STATEMENT_ROWS = 8  # up to so many rows, a transaction costs more than its statements
 
 
 class SettleEffects(NamedTuple):
-    """What a hot settlement found: the ids it moved, and what is to be done after it."""
+    """The result of a hot settlement: the settled ids, and what has to follow."""
 
     settled: list[bytes]
-    behind: list[bytes]  # jobs that have something queued
-    keys: list[Row]  # (key, how many) of the concurrency keys that were held
+    behind: list[bytes]  # jobs with queued executions
+    keys: list[Row]  # (key, count) of the released concurrency keys
     followed: set[bytes]  # jobs that others follow
 
 
 class HotPath(Protocol):
-    """What each engine writes in its own way, because speed depends on it."""
+    """Admit, claim and settle, which each engine implements for speed."""
 
     def admit(self, command: Admit, rows: Sequence[AdmitRow]) -> Steps[list[Admitted]]:
-        """Admit some rows of the command: those that are neither keyed nor ``replace``."""
+        """Admit rows of the command that are not ``careful``."""
 
     def claim(self, command: Claim) -> Steps[list[Claimed]]:
-        """See ``Claim``; of its ``lanes`` only."""
+        """Claim from ``lanes``."""
 
     def claim_late(self, command: Claim, limit: int) -> Steps[list[Claimed]]:
-        """The same of its ``late_lanes``, up to another limit."""
+        """Claim from ``late_lanes``, up to ``limit``."""
 
     def settle(self, rows: Sequence[SettleRow]) -> Steps[SettleEffects]:
-        """Move running executions whose token holds to history, and take them off their gates."""
+        """Move running executions whose token is current to history, and free their gates."""
 
     def settle_in_one_statement(self, rows: Sequence[SettleRow]) -> Query | None:
-        """One statement that does the same and gives the ids, if nothing is to be done after it; else it does nothing.
+        """Return one statement that settles rows and returns their ids, if nothing has to follow; else it does nothing.
 
-        None where an engine has no use for it.
+        Returns None on an engine that does not need it.
         """
 
 
 class SettlementHandler:
-    """Statements and steps."""
+    """Ends executions."""
 
     def __init__(self, d: Dialect, hot: HotPath, gates: GateQueue, records: AppendOnlyTables) -> None:
         self._hot, self._gates, self._records = hot, gates, records
@@ -89,7 +89,7 @@ class SettlementHandler:
         self._settled_before = f"""
             select h.id from history as h join {d.rows(1, "id:i token:n status:n")} as i
             on h.id = i.id and h.token = i.token and h.status = i.status where {d.within("h.id", 1)}"""
-        # A row that is locked is that of a node which beats right now, or is being reaped by another.
+        # A locked row belongs to a node that is sending a heartbeat, or that another node is reaping.
         self._node_beat = f"select beat, stopped_us from node where number = $1 {d.lock_or_skip()}"
         self._select_cancel_requested = f"""
             select active.id, active.job, active.token, active.cancel, active.cancel_message, active.detail
@@ -100,19 +100,19 @@ class SettlementHandler:
                 detail = coalesce(i.detail, active.detail)
             from {d.rows(1, "id:i token:n attempt:n detail:t now_us:n")} as i where {held} and active.cancel = 0
             returning active.id"""
-        self._bury = "update node set stopped_us = $2 where number = $1"
+        self._stop_node = "update node set stopped_us = $2 where number = $1"
         self._release_outbox = "update outbox set owner = null where owner = $1"
         self._skip = f"""
             insert into history (id, job, version, cause, scheduled_us, status, code, message, token, attempt,
                 admitted_us, finished_us)
             values ($1, $2, $3, $4, $5, {int(Status.SKIPPED)}, $6, $7, $8, 0, $9, $9)"""
 
-    # --- settled by who ran them
+    # --- settled by the owner
 
     def settle(self, command: Settle) -> Steps[Settled]:
-        """See ``Settle``. Two steps on purpose: what was queued is looked for only after the gates were freed.
+        """See ``Settle``. Queued executions are read in a second statement, after the gates are freed.
 
-        A few rows that nothing has to be written beside, and nothing waits behind, are spared the transaction.
+        A few rows that nothing follows are settled in one statement, without a transaction.
         """
         alone: list[bytes] = []
         rows = command.rows
@@ -142,7 +142,7 @@ class SettlementHandler:
         return settled
 
     def run_user_statements(self, statements: Statements) -> Steps[None]:
-        """Run statements of the user's own, in the place where their tables are."""
+        """Run a user's statements with the user's session settings."""
         if self._enter_user_session:
             yield Query(self._enter_user_session)
         for sql, args in statements:
@@ -151,19 +151,19 @@ class SettlementHandler:
             yield Query(self._leave_user_session)
 
     def _settle_rows(self, rows: Sequence[SettleRow], command: Settle) -> Steps[Settled]:
-        """End what runs under its token; all that follows from it."""
+        """End running executions whose token is current, and do all that follows."""
         freed = yield from self._hot.settle(rows)
         ended = rows
         if len(freed.settled) < len(rows):
             done = set(freed.settled)
             ended = [row for row in rows if row.id in done]
-        told = (yield from self._write_side_records(ended, command.now_us)) if _has_side_records(ended) else 0
+        outbox_items = (yield from self._write_side_records(ended, command.now_us)) if _has_side_records(ended) else 0
         if freed.followed:
             ends = [(row.id, row.job, row.status) for row in ended if row.job in freed.followed]
             yield from self._records.insert_ended_items(ends, command.now_us)
-            told += len(ends)
+            outbox_items += len(ends)
         if not freed.behind and not freed.keys:
-            return Settled(freed.settled, [], 0, told)
+            return Settled(freed.settled, [], 0, outbox_items)
         gates = yield from self._gates.lock(freed.behind)
         taken, woken = yield from self._gates.wake(
             gates.values(),
@@ -174,15 +174,15 @@ class SettlementHandler:
             freed=dict(freed.keys),
         )
         yield from self._gates.save(gates.values())
-        return Settled(freed.settled, taken, woken, told)
+        return Settled(freed.settled, taken, woken, outbox_items)
 
     def _find_settled_before(self, rows: Sequence[SettleRow], done: set[bytes]) -> Steps[list[bytes]]:
-        """Those that were settled before, in the same way."""
+        """Return rows that were settled before with the same token and status."""
         missing = [(row.id, row.token, int(row.status)) for row in rows if row.id not in done]
         return [row[0] for row in (yield Query(self._settled_before, rows=Rows("inn", missing)))]
 
     def _write_side_records(self, rows: Sequence[SettleRow], now_us: int) -> Steps[int]:
-        """Attempts, what follows and dead letters of rows that ended. Answers how much follows."""
+        """Write attempts, follow-ups and dead letters of ended rows. Returns the number of follow-ups."""
         yield from self._records.insert_attempts(attempt for row in rows for attempt in row.attempts)
         follow = [(row.id, item) for row in rows for item in row.follow]
         yield from self._records.insert_follow_ups(follow, now_us)
@@ -194,42 +194,45 @@ class SettlementHandler:
     # --- canceled
 
     def leave_running_or_cancel(self, query: Query, rows: Sequence[Any], now_us: int) -> Steps[set[bytes]]:
-        """Running executions are put down by the query; those that were asked to stop end instead."""
+        """Run a query that ends the running status of executions. Those that were asked to cancel end instead.
+
+        Returns the ids that the query changed.
+        """
         yield from self._cancel_requested(rows, now_us)
-        given_up = {row[0] for row in (yield query)}
-        left = [(row.id, row.token) for row in rows if row.id not in given_up]
+        changed = {row[0] for row in (yield query)}
+        left = [(row.id, row.token) for row in rows if row.id not in changed]
         if left and (yield Query(self._select_cancel_requested, rows=Rows("in", left))):
-            raise LostRace  # asked to stop just now
-        return given_up
+            raise LostRace  # canceled since the first check
+        return changed
 
     def _cancel_requested(self, rows: Sequence[Any], now_us: int) -> Steps[None]:
-        """What was asked to cancel must not start again: giving it up ends it."""
-        asked = yield Query(self._select_cancel_requested, rows=Rows("in", [(row.id, row.token) for row in rows]))
-        if not asked:
+        """End rows that were asked to cancel. They must not start again."""
+        requested = yield Query(self._select_cancel_requested, rows=Rows("in", [(row.id, row.token) for row in rows]))
+        if not requested:
             return
-        given = {row.id: row for row in rows}
+        by_id = {row.id: row for row in rows}
         ends = []
-        for execution, job, token, cancel, message, carried in asked:
-            row = given[execution]
-            tries = row.lost if isinstance(row, ReapRow) else row.attempts
+        for execution, job, token, cancel, message, old_detail in requested:
+            row = by_id[execution]
+            attempts = row.lost if isinstance(row, ReapRow) else row.attempts
             code = CancelRequest(cancel).code
-            detail = row.detail or carried
+            detail = row.detail or old_detail
             detail = close_detail(detail, code, now_us, message) or detail
-            ends.append(SettleRow(execution, job, token, Status.CANCELED, code, message, now_us, detail, tries))
+            ends.append(SettleRow(execution, job, token, Status.CANCELED, code, message, now_us, detail, attempts))
         yield from self._settle_rows(ends, Settle(rows=(), node=0, now_us=now_us))
 
     def cancel(self, command: CancelExecution) -> Steps[Status]:
-        """See ``CancelExecution``. The gate is locked before the execution, as everywhere."""
-        found = yield Query(self._job_of, (command.execution,))
-        gates = (yield from self._gates.lock([found[0][0]])) if found else {}
+        """See ``CancelExecution``. The gate is locked before the execution."""
+        jobs = yield Query(self._job_of, (command.execution,))
+        gates = (yield from self._gates.lock([jobs[0][0]])) if jobs else {}
         rows = yield Query(self._one, (command.execution,))
         if not rows:
             ended = yield Query(self._ended, (command.execution,))
             if not ended:
-                raise NotFound("there is no such execution")
+                raise NotFound("no such execution; check its id")
             if ended[0][0] == Status.CANCELED:
                 return Status.CANCELED
-            raise Conflict(f"it has ended already: {Status(ended[0][0]).name.lower()}")
+            raise Conflict(f"the execution has already ended: {Status(ended[0][0]).name.lower()}")
         job, status, cancel, key, token = rows[0]
         if status == RUNNING:
             if cancel == CancelRequest.NO:
@@ -254,29 +257,29 @@ class SettlementHandler:
         yield from self._records.audit_execution(command.actor, "cancel", job, command.now_us, detail)
 
     def _leave_gate(self, gate: Gate | None, status: Status, key: bytes | None, now_us: int) -> Steps[None]:
-        """An execution that was not running leaves its gate, and its key's; what was queued behind it wakes."""
+        """Free the gate and the key of an execution that was not running, and wake its successors."""
         if key is not None and status is Status.QUEUED:
             keys = yield from self._gates.lock_existing_keys([key])
             count_out(keys[key], status)
             yield from self._gates.save_keys(keys.values())
-        own = [gate] if gate is not None else []
-        for one in own:
-            count_out(one, status)
+        gates = [gate] if gate is not None else []
+        for locked in gates:
+            count_out(locked, status)
         freed = {key: 1} if key is not None and status is not Status.QUEUED else {}
-        yield from self._gates.wake(own, now_us=now_us, freed=freed)
-        yield from self._gates.save(own)
+        yield from self._gates.wake(gates, now_us=now_us, freed=freed)
+        yield from self._gates.save(gates)
 
     # --- lost, skipped
 
     def reap(self, command: Reap) -> Steps[list[bytes] | None]:
-        """See ``Reap``. Final verdicts go the way of every settlement, so gates and successors are treated alike."""
+        """See ``Reap``. Rows with a final status are settled like any other."""
         now_us = command.now_us
         rows = yield Query(self._node_beat, (command.node,))
         if not rows or rows[0][0] != command.beat or rows[0][1] is not None:
             return None
-        again = [r for r in command.rows if not r.status.final]
+        retried = [r for r in command.rows if not r.status.final]
         reaped: list[bytes] = []
-        if len(again) < len(command.rows):
+        if len(retried) < len(command.rows):
             ends = [
                 SettleRow(
                     *(r.id, r.job, r.token, r.status, r.code, r.message, now_us, r.detail, r.lost, r.follow),
@@ -287,18 +290,18 @@ class SettlementHandler:
             ]
             settled = yield from self._settle_rows(ends, Settle(rows=(), node=command.node, now_us=now_us))
             reaped += settled.settled
-        if again:
-            values = [(r.id, r.token, r.attempt, r.detail, now_us) for r in again]
-            given_up = yield from self.leave_running_or_cancel(
-                Query(self._retry_lost, rows=Rows("inntn", values)), again, now_us
+        if retried:
+            values = [(r.id, r.token, r.attempt, r.detail, now_us) for r in retried]
+            changed = yield from self.leave_running_or_cancel(
+                Query(self._retry_lost, rows=Rows("inntn", values)), retried, now_us
             )
-            yield from self._records.insert_attempts(lost for r in again if r.id in given_up for lost in r.lost)
+            yield from self._records.insert_attempts(lost for r in retried if r.id in changed for lost in r.lost)
             yield from self._records.insert_follow_ups(
-                [(r.id, f) for r in again if r.id in given_up for f in r.follow], now_us
+                [(r.id, f) for r in retried if r.id in changed for f in r.follow], now_us
             )
-            reaped += given_up
+            reaped += changed
         if command.last:
-            yield Query(self._bury, (command.node, now_us))
+            yield Query(self._stop_node, (command.node, now_us))
             yield Query(self._release_outbox, (command.node,))
         return reaped
 
@@ -309,8 +312,8 @@ class SettlementHandler:
         if gate is None or (yield from self._gates.find_known([command.id])):
             return False
         gate.seq += 1
-        what = (gate.version, int(command.cause), command.scheduled_us, command.code.value, command.message)
-        yield Query(self._skip, (command.id, command.job, *what, first_token(gate.seq), command.now_us))
+        columns = (gate.version, int(command.cause), command.scheduled_us, command.code.value, command.message)
+        yield Query(self._skip, (command.id, command.job, *columns, first_token(gate.seq), command.now_us))
         if gate.followed:
             yield from self._records.insert_ended_items([(command.id, command.job, Status.SKIPPED)], command.now_us)
         yield from self._gates.save([gate])
@@ -318,8 +321,8 @@ class SettlementHandler:
 
 
 def _has_side_records(rows: Sequence[SettleRow]) -> bool:
-    """Whether something is to be written beside what these rows end."""
-    for row in rows:  # noqa: SIM110 - mostly it is one row, for which a generator costs more than it does
+    """Whether any row has attempts, follow-ups or a dead letter."""
+    for row in rows:  # noqa: SIM110 - for the usual single row, a generator costs more
         if row.attempts or row.follow or row.dead_letter:
             return True
     return False

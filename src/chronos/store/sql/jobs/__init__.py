@@ -1,4 +1,4 @@
-"""Statements for job definitions: save, delete, state, lists.
+"""Steps for job definitions: save, delete, state, lists.
 
 Executions and gates belong in ``executions``.
 """

@@ -1,7 +1,7 @@
-"""Jobs that go: their rows are taken out, and what says that they were there is put in. The same on every engine.
+"""Removes the rows of deleted jobs, and inserts what is kept of them. The same on every engine.
 
-A tombstone says how often there was a job of this name, so that the next one gets another id. Remains say what a job
-was called for as long as something of it is on record (see ``retention``).
+tombstone    how many jobs have had this name, so that the next one gets another id
+remains      the name of the job, kept while any record of it exists (see ``retention``)
 """
 
 from collections import Counter
@@ -15,29 +15,29 @@ from chronos.store.sql.query import Dialect, Query, Row, Rows, Steps
 
 
 class JobTags:
-    """Statements and steps."""
+    """Deletes the tags of jobs."""
 
     def __init__(self, d: Dialect) -> None:
         self._drop = f"delete from job_tag where {d.tags_of(1)}"
-        self._definitions = f"select j.id, j.spec from job as j where {d.is_job_of('j', 1)}" if d.serial else ""
-        self._search = f"delete from job_tag where {d.one_of('job', 1)}"
+        self._select_specs = f"select j.id, j.spec from job as j where {d.is_job_of('j', 1)}" if d.serial else ""
+        self._drop_by_search = f"delete from job_tag where {d.one_of('job', 1)}"
 
     def drop(self, jobs: Rows) -> Steps[None]:
-        """While the jobs still say what they said.
+        """Delete the tags of jobs. Call it before the jobs change.
 
-        On a serial engine tags are found by that. Where it cannot be read they are searched for, among all there are.
+        SQLite finds the tags through the spec. If a spec is unreadable, all tags are searched.
         """
         yield Query(self._drop, rows=jobs)
-        if not self._definitions:
+        if not self._select_specs:
             return
-        found = yield Query(self._definitions, rows=jobs)
-        lost = [(job,) for job, text in found if isinstance(record.to_job_spec(text), Unreadable)]
-        if lost:
-            yield Query(self._search, rows=Rows("i", lost))
+        specs = yield Query(self._select_specs, rows=jobs)
+        unreadable = [(job,) for job, text in specs if isinstance(record.to_job_spec(text), Unreadable)]
+        if unreadable:
+            yield Query(self._drop_by_search, rows=Rows("i", unreadable))
 
 
 class JobDeletes:
-    """Statements and steps."""
+    """Deletes jobs from every table."""
 
     def __init__(self, d: Dialect, records: AppendOnlyTables) -> None:
         self._records, self._job_tags = records, JobTags(d)
@@ -46,7 +46,7 @@ class JobDeletes:
             select id, version, spec, saved_us, author from job where {d.is_job_of("job", 1)}"""
         self._drop = f"delete from job where {d.is_job_of('job', 1)}"
         self._drop_gates = f"delete from gate where {d.one_of('job', 1)}"
-        self._bury = f"""
+        self._insert_tombstones = f"""
             insert into tombstone (namespace, name, incarnation, job, deleted_us)
             select * from {d.rows(1, "namespace:t name:t incarnation:n job:i deleted_us:n")} as i where true
             on conflict (namespace, name) do update set incarnation = excluded.incarnation, job = excluded.job,
@@ -56,13 +56,16 @@ class JobDeletes:
             select * from {d.rows(1, "job:i look_us:n namespace:t name:t")} as i where true on conflict do nothing"""
 
     def delete_jobs(self, deleted: Sequence[Row], states: Counter[int], now_us: int) -> Steps[None]:
-        """Jobs (id, namespace, name, incarnation) whose gates are locked go; ``states``: how many in each."""
+        """Delete jobs, as (id, namespace, name, incarnation), whose gates are locked.
+
+        ``states`` is the number of these jobs in each state.
+        """
         jobs = to_id_rows(row[0] for row in deleted)
         yield from self._records.add_to_tally(states, -1)
         yield Query(self.insert_version, rows=jobs)
         yield from self._job_tags.drop(jobs)
         yield Query(self._drop, rows=jobs)
-        yield Query(self._drop_gates, rows=jobs)  # the last: what is to go is found by them
+        yield Query(self._drop_gates, rows=jobs)  # last, because on SQLite jobs are found through their gates
         incarnations = [(namespace, name, incarnation, job, now_us) for job, namespace, name, incarnation in deleted]
-        yield Query(self._bury, rows=Rows("ttnin", incarnations))
+        yield Query(self._insert_tombstones, rows=Rows("ttnin", incarnations))
         yield Query(self._insert_remains, rows=Rows("intt", [(job, now_us, *names) for job, *names, _ in deleted]))

@@ -1,8 +1,8 @@
-"""Who follows whom, by name, so that either job may be there first; and on each gate whether its job is followed.
+"""Dependencies between jobs: which job follows which. They go by name, so that either job may be created first.
 
-A settlement finds the mark on the gate it has locked anyway, so that jobs nobody follows pay nothing. The mark is
-changed under the gate's lock. A job that is created reads whether it is followed, while nobody says so (see
-``Dialect.share_names``).
+Each gate has a mark that says whether its job is followed. A settlement reads the mark on the gate that it has locked
+anyway, so jobs without followers cost nothing. The mark is changed under the gate's lock. A new job reads whether it is
+followed under a lock on the followed names (see ``Dialect.lock_followed_names``).
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,13 +10,11 @@ from collections.abc import Iterable, Sequence
 from chronos.store.sql.query import Dialect, Query, Rows, Steps
 
 NamespacedName = tuple[str, str]  # namespace, name
-OWN_OUTCOME = (
-    "own"  # as an outcome: a job that hears of its own ends, whichever they are, because of its ``on_complete``
-)
+OWN_OUTCOME = "own"  # the outcome of a job that follows itself, for its ``on_complete``
 
 
 class JobDependencies:
-    """Statements and steps."""
+    """Reads and writes the dependencies of jobs."""
 
     def __init__(self, d: Dialect) -> None:
         self._upstream = f"""
@@ -40,34 +38,34 @@ class JobDependencies:
             where {d.within("g.job", 1)} and g.job = i.job"""
 
     def find_upstream(self, jobs: Sequence[bytes]) -> Steps[set[NamespacedName]]:
-        """The names of the jobs that these follow."""
+        """Return the names of the jobs that these jobs follow."""
         if not jobs:
             return set()
         return {(row[0], row[1]) for row in (yield Query(self._upstream, rows=Rows("i", [(job,) for job in jobs])))}
 
     def find_ids(self, names: Iterable[NamespacedName]) -> Steps[dict[NamespacedName, bytes]]:
-        """Those of the jobs that exist."""
-        wanted = sorted(names)
-        if not wanted:
+        """Return the ids of the jobs with these names. Missing jobs are left out."""
+        sorted_names = sorted(names)
+        if not sorted_names:
             return {}
-        return {(row[0], row[1]): row[2] for row in (yield Query(self._ids, rows=Rows("tt", wanted)))}
+        return {(row[0], row[1]): row[2] for row in (yield Query(self._ids, rows=Rows("tt", sorted_names)))}
 
     def find_followed(self, names: Iterable[NamespacedName]) -> Steps[set[NamespacedName]]:
-        """Which of these names are followed, by whomever."""
+        """Return which of these names are followed by any job."""
         return {(row[0], row[1]) for row in (yield Query(self._followed, rows=Rows("tt", sorted(names))))}
 
     def remove(self, jobs: Sequence[bytes]) -> Steps[None]:
-        """These follow nobody any more."""
+        """Remove the dependencies of these followers."""
         if jobs:
             yield Query(self._remove, rows=Rows("i", [(job,) for job in jobs]))
 
     def add(self, links: Sequence[tuple[str, str, bytes, str]]) -> Steps[None]:
-        """(namespace, upstream, follower, on which outcome)."""
+        """Add dependencies: (namespace, upstream, follower, outcome)."""
         if links:
             yield Query(self._add, rows=Rows("ttit", links))
 
     def mark_followed(self, jobs: dict[NamespacedName, bytes]) -> Steps[None]:
-        """Put on the locked gates of these jobs whether they are followed now."""
+        """Set the mark on the locked gates of these jobs: whether they are followed."""
         if jobs:
             followed = yield from self.find_followed(jobs)
             marks = [(job, int(name in followed)) for name, job in sorted(jobs.items())]

@@ -1,7 +1,6 @@
-"""New jobs: their rows in every table, one statement per table whatever their number.
+"""Inserts new jobs into every table, with one statement per table, whatever the number of jobs.
 
-Jobs come by the thousand, and much of what they say is the same: a spec or a gate that several of them share is
-written out once.
+Thousands of jobs may share a spec or gate settings, so each is encoded once.
 """
 
 from collections import Counter
@@ -29,14 +28,14 @@ _JOB_COLUMNS = (
 )
 _JOB_TYPES = "ittnntttnnn"
 _TAG_COLUMNS = "job:i key:t value:t namespace:t name:t"
-_JOBS_PER_AUDIT_LINE = 20  # jobs saved by one command, after which they share a line of the audit log
+_JOBS_PER_AUDIT_LINE = 20  # more jobs of one command share a line of the audit log
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
-EncodedJob = tuple[JobRow, str, Saved]  # with its spec as JSON
+EncodedJob = tuple[JobRow, str, Saved]  # the str is the spec as JSON
 
 
 class JobInserts:
-    """Statements and steps."""
+    """Inserts new jobs, and the tags and audit lines of saved jobs."""
 
     def __init__(self, d: Dialect, records: AppendOnlyTables) -> None:
         self._records = records
@@ -53,9 +52,9 @@ class JobInserts:
     def insert(
         self, new: Sequence[EncodedJob], number: int, lanes: Mapping[str, int], command: SaveJobs
     ) -> Steps[None]:
-        """Write all rows of new jobs, the first of which has this number where jobs have numbers.
+        """Insert all rows of new jobs. On SQLite, ``number`` is the number of the first one.
 
-        Those of merged commands are in the order of the commands.
+        The jobs of merged commands are in the order of the commands.
         """
         if not new:
             return
@@ -71,7 +70,7 @@ class JobInserts:
         return Query(sql, rows=Rows(types, rows))
 
     def tag_and_audit(self, verb: str, saved: Sequence[tuple[JobRow, Saved]], command: SaveJobs) -> Steps[None]:
-        """Write the tags of jobs that have none, and who saved them."""
+        """Insert the tags of jobs that have none yet, and the audit lines."""
         tags = [(s.id, *tag, r.namespace, r.name) for r, s in saved for tag in r.spec.tags.items()]
         if tags:
             yield Query(self._add_tags, rows=Rows("itttt", tags))
@@ -79,10 +78,10 @@ class JobInserts:
 
 
 def encode_specs(rows: Sequence[JobRow]) -> list[str]:
-    """The specs as JSON; one that several jobs share is written out once."""
+    """Return the specs as JSON. A shared spec is encoded once."""
     specs = {id(row.spec): row.spec for row in rows}
-    written = {key: _encode(spec).decode() for key, spec in specs.items()}
-    return [written[id(row.spec)] for row in rows]
+    encoded = {key: _encode(spec).decode() for key, spec in specs.items()}
+    return [encoded[id(row.spec)] for row in rows]
 
 
 def classify_rows(
@@ -92,16 +91,16 @@ def classify_rows(
     existing: Mapping[NamespacedName, Row],
     incarnations: Mapping[NamespacedName, int],
 ) -> tuple[list[Saved], list[EncodedJob], list[EncodedJob], list[EncodedJob]]:
-    """What becomes of each row; and apart from the others those that are new, that change, that are switched only."""
-    fresh = iter(_new_saved_jobs([name for name in names if name not in existing], incarnations))
+    """Return the answer of each row, and the rows that are new, that change, and that only switch their state."""
+    new_answers = iter(_new_saved_jobs([name for name in names if name not in existing], incarnations))
     saved: list[Saved] = []
     new: list[EncodedJob] = []
     changed: list[EncodedJob] = []
     switched: list[EncodedJob] = []
     for row, spec, name in zip(rows, specs, names, strict=True):
         if name in existing:
-            job, version, before = existing[name]
-            same = before == spec
+            job, version, old_spec = existing[name]
+            same = old_spec == spec
             switches = same and row.expect_state is not None and row.expect_state is not row.state
             answer = Saved(job, version if same else version + 1, created=False, changed=switches or not same)
             if not same:
@@ -109,14 +108,14 @@ def classify_rows(
             elif switches:
                 switched.append((row, spec, answer))
         else:
-            answer = next(fresh)
+            answer = next(new_answers)
             new.append((row, spec, answer))
         saved.append(answer)
     return saved, new, changed, switched
 
 
 def _new_saved_jobs(names: Sequence[NamespacedName], incarnations: Mapping[NamespacedName, int]) -> list[Saved]:
-    """The answers for new jobs of these names."""
+    """Return the answers for new jobs with these names."""
     numbered = [(*name, incarnations.get(name, 0) + 1) for name in names]
     return [
         Saved(job, 1, created=True, changed=True, incarnation=incarnation)
@@ -125,20 +124,20 @@ def _new_saved_jobs(names: Sequence[NamespacedName], incarnations: Mapping[Names
 
 
 def _job_rows(new: Sequence[EncodedJob], command: SaveJobs) -> list[Row]:
-    """Rows of ``_JOB_COLUMNS``, each with the author and time of its part of the command."""
-    left = iter(new)
+    """Return rows of ``_JOB_COLUMNS``, each with the author and time of its part of the command."""
+    remaining = iter(new)
     rows: list[Row] = []
     for part in command.parts:
-        said = (part.actor.name, part.now_us, part.now_us, part.now_us)
+        author_and_times = (part.actor.name, part.now_us, part.now_us, part.now_us)
         rows += [
-            (saved.id, row.namespace, row.name, saved.incarnation, 1, spec, row.spec.owner, *said)
-            for row, spec, saved in (islice(left, len(part.rows)) if command.others else left)
+            (saved.id, row.namespace, row.name, saved.incarnation, 1, spec, row.spec.owner, *author_and_times)
+            for row, spec, saved in (islice(remaining, len(part.rows)) if command.merged else remaining)
         ]
     return rows
 
 
 def gate_rows(saved: Iterable[tuple[JobRow, Saved]], lanes: Mapping[str, int]) -> list[Row]:
-    """Rows of ``GATE_COLUMNS``."""
+    """Return rows of ``GATE_COLUMNS``."""
     known: dict[int, Row] = {}
     rows: list[Row] = []
     for row, answer in saved:
@@ -151,7 +150,7 @@ def gate_rows(saved: Iterable[tuple[JobRow, Saved]], lanes: Mapping[str, int]) -
 
 
 def audit_lines_about_jobs(verb: str, jobs: Sequence[tuple[str, str, str]]) -> list[AuditLineRow]:
-    """Lines of the audit log about jobs, by (namespace, name, detail): one each, or one per namespace for many."""
+    """Return audit lines about jobs, as (namespace, name, detail): one per job, or one per namespace if many."""
     if len(jobs) <= _JOBS_PER_AUDIT_LINE:
         return [(verb, *job) for job in jobs]
     names: dict[str, list[str]] = {}
@@ -166,22 +165,25 @@ def audit_lines_about_jobs(verb: str, jobs: Sequence[tuple[str, str, str]]) -> l
 def _audit_lines_of_parts(
     verb: str, saved: Sequence[tuple[JobRow, Saved]], command: SaveJobs
 ) -> list[tuple[Actor, int, AuditLineRow]]:
-    """Who saved them, of each part of a command, which are in its order where there are several."""
+    """Return the audit lines of saved jobs, each with the actor and time of its part of the command."""
     lines: list[tuple[Actor, int, AuditLineRow]] = []
-    left = iter(saved)
+    remaining = iter(saved)
     for part in command.parts:
-        own = list(islice(left, len(part.rows)) if command.others else left)
-        back = part.rollback_to
-        said = [(r.namespace, r.name, f"version {s.version}") for r, s in own]
-        if back is not None:
+        own = list(islice(remaining, len(part.rows)) if command.merged else remaining)
+        old_version = part.rollback_to
+        jobs = [(r.namespace, r.name, f"version {s.version}") for r, s in own]
+        if old_version is not None:
             verb = "rollback"
-            said = [(r.namespace, r.name, f"version {s.version - 1} to {s.version}, as version {back}") for r, s in own]
-        lines += [(part.actor, part.now_us, line) for line in audit_lines_about_jobs(verb, said)]
+            jobs = [
+                (r.namespace, r.name, f"version {s.version - 1} to {s.version}, as version {old_version}")
+                for r, s in own
+            ]
+        lines += [(part.actor, part.now_us, line) for line in audit_lines_about_jobs(verb, jobs)]
     return lines
 
 
 def _gate_settings(gate: GateSpec, lanes: Mapping[str, int]) -> Row:
-    """The last columns of ``GATE_COLUMNS``."""
+    """Return the last columns of ``GATE_COLUMNS``."""
     return (
         *(OVERLAPS.index(gate.overlap), gate.limit, gate.queue_max, gate.priority),
         *(lanes[gate.lane], int(gate.keyed), gate.keep_count, gate.keep_age_us),

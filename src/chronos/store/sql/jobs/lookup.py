@@ -1,7 +1,7 @@
-"""What is on record about names that jobs are to be saved under, and about the lanes they want.
+"""Looks up the jobs, tombstones, followers and lanes that a SaveJobs command refers to.
 
-On a serial engine it is one statement that answers one row. Else it takes switches: that a job is followed is to be read
-after the lock that keeps others from saying so.
+On SQLite this is one statement that returns one row. On PostgreSQL it takes several: whether a job is followed must be
+read after the lock on the followed names.
 """
 
 from collections.abc import Sequence
@@ -17,17 +17,17 @@ _NAMES = "namespace:t name:t"
 
 
 class ExistingJobs(NamedTuple):
-    """See the module."""
+    """What exists under the names of a SaveJobs command."""
 
-    existing: dict[NamespacedName, Row]  # id, version, spec
-    incarnations: dict[NamespacedName, int]  # how often there was a job of this name, where there is none
-    followed: set[NamespacedName]  # of those that are to be created
-    lanes: dict[str, int]  # those that have a number
-    number: int  # of the next new job, where jobs have numbers
+    existing: dict[NamespacedName, Row]  # id, version, spec of existing jobs
+    incarnations: dict[NamespacedName, int]  # of deleted jobs: how many jobs have had this name
+    followed: set[NamespacedName]  # names of new jobs that are followed
+    lanes: dict[str, int]  # numbers of known lanes
+    number: int  # of the next new job, on SQLite
 
 
 class JobLookup:
-    """Statements and steps."""
+    """Reads ``ExistingJobs``."""
 
     def __init__(self, d: Dialect) -> None:
         names = d.rows(1, _NAMES)
@@ -50,29 +50,29 @@ class JobLookup:
         self._all = _lookup_sql(d) if d.serial else ""
 
     def find(self, names: Sequence[NamespacedName], lanes: Sequence[str], *, following: bool) -> Steps[ExistingJobs]:
-        """``following``: one of those who are to be saved follows others."""
+        """Look up names and lanes. ``following``: at least one of the jobs to save follows others."""
         if self._all:
-            asked = (msgspec.json.encode(lanes).decode(),)
-            return _to_existing_jobs((yield Query(self._all, asked, Rows("tt", names)))[0])
+            lanes_json = msgspec.json.encode(lanes).decode()
+            return _to_existing_jobs((yield Query(self._all, (lanes_json,), Rows("tt", names)))[0])
         rows = Rows("tt", names)
-        found = yield Query(self._existing_for_followers if following else self._existing, rows=rows)
-        existing = {(r[0], r[1]): r[2:] for r in found}
-        said = (yield Query(self._select_incarnations_and_followed, rows=rows)) if len(existing) < len(names) else []
+        jobs = yield Query(self._existing_for_followers if following else self._existing, rows=rows)
+        existing = {(r[0], r[1]): r[2:] for r in jobs}
+        marks = (yield Query(self._select_incarnations_and_followed, rows=rows)) if len(existing) < len(names) else []
         return ExistingJobs(
             existing=existing,
-            incarnations={(r[0], r[1]): r[2] for r in said if not r[3]},
-            followed={(r[0], r[1]) for r in said if r[3]},
+            incarnations={(r[0], r[1]): r[2] for r in marks if not r[3]},
+            followed={(r[0], r[1]) for r in marks if r[3]},
             lanes=(yield from self.lanes(lanes)),
             number=0,
         )
 
     def lanes(self, keys: Sequence[str]) -> Steps[dict[str, int]]:
-        """Those that have a number."""
+        """Return the numbers of known lanes."""
         return dict((yield Query(self._lanes, rows=Rows("t", [(key,) for key in keys]))))
 
 
 def _lookup_sql(d: Dialect) -> str:
-    """Lanes are its first argument, names its second."""
+    """Return one statement for everything. Its arguments are the lanes and the names."""
     return f"""
         with i as materialized (select * from {d.rows(2, _NAMES)})
         select * from (

@@ -1,4 +1,4 @@
-"""Steps for jobs: save and delete. The same on every engine."""
+"""Steps for SaveJobs and DeleteJob. The same on every engine."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
@@ -35,11 +35,11 @@ from chronos.store.sql.jobs.lookup import JobLookup
 from chronos.store.sql.jobs.state import JobStateHandler, check_state
 from chronos.store.sql.query import Dialect, Query, Row, Rows, Steps
 
-_LINK_FIELDS = ('"after":', '"on_complete":')  # in the JSON of a job that has links; merely said there, nothing is lost
+_LINK_FIELDS = ('"after":', '"on_complete":')  # occur in the JSON of every job with dependencies
 
 
 class SaveJobsHandler:
-    """Statements and steps."""
+    """Creates, changes and deletes jobs."""
 
     def __init__(self, d: Dialect, gates: GateQueue, records: AppendOnlyTables, job_states: JobStateHandler) -> None:
         self._gates, self._records, self._dependencies, self._job_states = (
@@ -82,40 +82,40 @@ class SaveJobsHandler:
         if key is None:
             return (yield from self._save(command))
         namespace = command.rows[0].namespace
-        before = yield from self._records.find_by_idempotency_key(namespace, key)
-        if before is not None:
-            return [Saved(before, 1, created=False, changed=False)]
+        created = yield from self._records.find_by_idempotency_key(namespace, key)
+        if created is not None:
+            return [Saved(created, 1, created=False, changed=False)]
         try:
             saved = yield from self._save(command)
-        except Conflict:  # nothing was written yet; whoever was faster may have had the same key
-            before = yield from self._records.find_by_idempotency_key(namespace, key)
-            if before is None:
+        except Conflict:  # nothing was written yet; a faster request may have had the same key
+            created = yield from self._records.find_by_idempotency_key(namespace, key)
+            if created is None:
                 raise
-            return [Saved(before, 1, created=False, changed=False)]
+            return [Saved(created, 1, created=False, changed=False)]
         yield from self._records.remember_idempotency_key(namespace, key, saved[0].id, command.now_us)
         return saved
 
     def _save(self, command: SaveJobs) -> Steps[list[Saved]]:
-        rows = command.rows if not command.others else tuple(row for part in command.parts for row in part.rows)
+        rows = command.rows if not command.merged else tuple(row for part in command.parts for row in part.rows)
         named = [(row.namespace, row.name) for row in rows]
         if len(set(named)) < len(rows):
-            raise Invalid("a job is named twice in one change; name each job once")
-        gone = {row.job: row.expect for row in command.delete}
-        if len(gone) < len(command.delete):
+            raise Invalid("a job occurs twice in one change; name each job once")
+        deletions = {row.job: row.expect for row in command.delete}
+        if len(deletions) < len(command.delete):
             raise Invalid("a job is deleted twice in one change; name each job once")
-        specs = {id(row.spec): row.spec for row in rows}.values()  # many say the same
+        specs = {id(row.spec): row.spec for row in rows}.values()  # many jobs share a spec
         following = any(spec.after for spec in specs)
-        wanted = sorted({gate.lane for gate in {id(row.gate): row.gate for row in rows}.values()})
-        found = yield from self._job_lookup.find(named, wanted, following=following)
-        existing = found.existing
+        lane_keys = sorted({gate.lane for gate in {id(row.gate): row.gate for row in rows}.values()})
+        lookup = yield from self._job_lookup.find(named, lane_keys, following=following)
+        existing = lookup.existing
         if existing or [row.expect for row in rows].count(NEW) < len(rows):
             for row in rows:
                 _check_expected(row, existing.get((row.namespace, row.name)))
-        lanes = yield from self._number_lanes(wanted, found.lanes)
+        lanes = yield from self._number_lanes(lane_keys, lookup.lanes)
 
-        saved, new, changed, switched = classify_rows(rows, named, encode_specs(rows), existing, found.incarnations)
-        if gone and any(s.id in gone for s in saved):
-            raise Invalid("a job is both saved and deleted in one change; do one of them")
+        saved, new, changed, switched = classify_rows(rows, named, encode_specs(rows), existing, lookup.incarnations)
+        if deletions and any(s.id in deletions for s in saved):
+            raise Invalid("a job is both saved and deleted in one change; do one or the other")
         only_switched = {s.id for _, _, s in switched}
         links = (
             [
@@ -128,20 +128,20 @@ class SaveJobsHandler:
             else []
         )
         linked = [s.id for r, _, s in changed if _may_follow(existing[(r.namespace, r.name)][2])]
-        left = linked + sorted(gone)
-        touched = {(link[0], link[1]) for link in links} | (yield from self._dependencies.find_upstream(left))
+        unlinked = linked + sorted(deletions)
+        touched = {(link[0], link[1]) for link in links} | (yield from self._dependencies.find_upstream(unlinked))
         upstream = yield from self._dependencies.find_ids(touched)
-        gates = yield from self._lock(changed, switched, gone, upstream)
-        deleted = (yield from self._job_states.select_expected(gone)) if gone else []
-        yield from self._job_inserts.insert(new, found.number, lanes, command)
+        gates = yield from self._lock(changed, switched, deletions, upstream)
+        deleted = (yield from self._job_states.select_expected(deletions)) if deletions else []
+        yield from self._job_inserts.insert(new, lookup.number, lanes, command)
         freed: set[bytes] = set()
         if changed:
             freed |= yield from self._update(changed, gates, lanes, command)
         if switched:
             freed |= yield from self._job_states.switch_saved_jobs(switched, gates, command)
-        yield from self._dependencies.remove(left)
+        yield from self._dependencies.remove(unlinked)
         yield from self._dependencies.add(links)
-        if known := found.followed | touched:
+        if known := lookup.followed | touched:
             created = {(r.namespace, r.name): s.id for r, _, s in new}
             upstream |= {name: job for name, job in created.items() if name in known}
         yield from self._dependencies.mark_followed(upstream)
@@ -156,13 +156,13 @@ class SaveJobsHandler:
         self,
         changed: list[EncodedJob],
         switched: list[EncodedJob],
-        gone: Iterable[bytes],
+        deletions: Iterable[bytes],
         upstream: dict[NamespacedName, bytes],
     ) -> Steps[dict[bytes, Gate]]:
-        """The gates of jobs that change or go and of those they follow, locked in order."""
+        """Lock the gates of jobs that change or are deleted, and of the jobs they follow, in order."""
         before = {s.id: s.version - 1 for _, _, s in changed} | {s.id: s.version for _, _, s in switched}
-        wanted = sorted({*before, *gone, *upstream.values()})
-        gates = (yield from self._gates.lock(wanted)) if wanted else {}
+        jobs = sorted({*before, *deletions, *upstream.values()})
+        gates = (yield from self._gates.lock(jobs)) if jobs else {}
         if any(job not in gates or gates[job].version != version for job, version in before.items()):
             raise LostRace
         for row, _, saved in (*changed, *switched):
@@ -176,7 +176,7 @@ class SaveJobsHandler:
         lanes: dict[str, int],
         command: SaveJobs,
     ) -> Steps[set[bytes]]:
-        """Answers the concurrency keys that came free."""
+        """Write new versions of jobs. Returns the freed concurrency keys."""
         now_us = command.now_us
         jobs = [
             (
@@ -198,22 +198,22 @@ class SaveJobsHandler:
         ]
         yield Query(self._reconfigure, rows=Rows("innnn", shifts))
         yield from self._job_inserts.tag_and_audit("update", [(r, s) for r, _, s in changed], command)
-        mine = [gates[saved.id] for _, _, saved in changed]
-        keyed = [(r, g) for (r, _, _), g in zip(changed, mine, strict=True) if g.keyed or r.gate.keyed]
+        changed_gates = [gates[saved.id] for _, _, saved in changed]
+        keyed = [(r, g) for (r, _, _), g in zip(changed, changed_gates, strict=True) if g.keyed or r.gate.keyed]
         freed: set[bytes] = set()
-        for (row, _, _), gate in zip(changed, mine, strict=True):
+        for (row, _, _), gate in zip(changed, changed_gates, strict=True):
             gate.overlap, gate.lim, gate.keyed = row.gate.overlap, row.gate.limit, row.gate.keyed
             freed |= yield from self._job_states.enter_state(gate, row.state, now_us)
             gate.next_us = row.next_us
         freed |= yield from self._concurrency_keys.rekey(keyed)
-        for gate in mine:
+        for gate in changed_gates:
             freed |= yield from self._gates.requeue_beyond_limit(gate)
-        yield from self._gates.wake(mine, now_us=now_us)
-        yield from self._gates.save(mine)
+        yield from self._gates.wake(changed_gates, now_us=now_us)
+        yield from self._gates.save(changed_gates)
         return freed
 
     def _number_lanes(self, keys: Sequence[str], lanes: dict[str, int]) -> Steps[dict[str, int]]:
-        """Numbers for lanes, given those that have one; new ones are given out one at a time across the whole store."""
+        """Return the numbers of all lanes. New lanes get the next numbers, one transaction at a time."""
         if len(lanes) == len(keys):
             return lanes
         if self._mutex:
@@ -237,7 +237,7 @@ class SaveJobsHandler:
         yield from self._gates.wake_after_freed_keys(freed, command.now_us)
 
     def _delete(self, deleted: list[Row], gates: dict[bytes, Gate], now_us: int, actor: Actor) -> Steps[set[bytes]]:
-        """Jobs whose gates are locked go; rows of ``_names``. Answers the concurrency keys that came free."""
+        """Delete jobs whose gates are locked; rows of ``select_expected``. Returns the freed concurrency keys."""
         freed: set[bytes] = set()
         yield from self._job_states.record_due_as_skipped(
             [(gates[row[0]], now_us, ReasonCode.JOB_DELETED) for row in deleted]
@@ -256,58 +256,58 @@ class SaveJobsHandler:
         return freed
 
     def _run_on_save(self, command: SaveJobs, saved: Sequence[Saved], switched: Collection[bytes]) -> Steps[None]:
-        """What is to run as soon as it is saved, under gates as they are now: new, or locked before."""
+        """Admit the runs on save, under the gates of the new and changed jobs."""
         parts = ((part, row) for part in command.parts for row in part.rows)
-        asked: dict[bytes, tuple[SaveJobs, JobRow, RunRow]] = {}
+        requested: dict[bytes, tuple[SaveJobs, JobRow, RunRow]] = {}
         for (part, row), answer in zip(parts, saved, strict=True):
             if row.run is not None and answer.changed and answer.id not in switched:
-                asked[answer.id] = part, row, _first_run(answer, row.run, part.now_us)
-        if not asked:
+                requested[answer.id] = part, row, _first_run(answer, row.run, part.now_us)
+        if not requested:
             return
-        gates = yield from self._gates.lock(sorted(asked))
-        if len(asked) > 1:  # all keys at once, so that they too are locked in order
-            runs = [run for _, _, run in asked.values()]
+        gates = yield from self._gates.lock(sorted(requested))
+        if len(requested) > 1:  # lock all keys together, in order
+            runs = [run for _, _, run in requested.values()]
             yield from self._gates.lock_keys({run.key: run.key_limit for run in runs if run.key is not None})
-        for job, (part, row, run) in sorted(asked.items()):
+        for job, (part, row, run) in sorted(requested.items()):
             _, refused = yield from self._admission.admit_runs(gates[job], [run], now_us=part.now_us)
             if refused:
                 raise QueueFull(
-                    f'"{row.name}" is to run at once, and has {gates[job].queued} executions queued, '
-                    "which is all it may have; nothing was saved"
+                    f'"{row.name}" cannot run now, because its queue is full ({gates[job].queued} of '
+                    f"{gates[job].queue_max}), and nothing was saved; wait, or raise queue_max"
                 )
         yield from self._gates.save(gates.values())
         yield from self._records.audit_lines(
             (part.actor, part.now_us, ("trigger", row.namespace, row.name, run.id.hex()))
-            for part, row, run in asked.values()
+            for part, row, run in requested.values()
         )
 
 
 def _may_follow(text: str) -> bool:
-    """Whether a job that said this may have links; one that cannot be read may."""
+    """Whether a job with this spec may have dependencies. An unreadable one may."""
     return any(word in text for word in _LINK_FIELDS) or isinstance(record.to_job_spec(text), Unreadable)
 
 
-def _check_expected(row: JobRow, found: Row | None) -> None:
+def _check_expected(row: JobRow, existing: Row | None) -> None:
     if row.expect is None:
         return
-    if row.expect == NEW and found is not None:
+    if row.expect == NEW and existing is not None:
         raise Conflict(f'a job named "{row.name}" exists already')
-    if row.expect != NEW and found is None:
-        raise Conflict(f'"{row.name}" does not exist any more: you have version {row.expect}')
-    if row.expect != NEW and found is not None and found[1] != row.expect:
+    if row.expect != NEW and existing is None:
+        raise Conflict(f'"{row.name}" no longer exists: you have version {row.expect}')
+    if row.expect != NEW and existing is not None and existing[1] != row.expect:
         raise Conflict(
-            f'"{row.name}" changed since you read it: you have version {row.expect}, it is version {found[1]}'
+            f'"{row.name}" changed since you read it: you have version {row.expect}, it is version {existing[1]}'
         )
 
 
 def _outcome_links(row: JobRow) -> list[tuple[str, str]]:
-    """Whose ends a job has to hear of: those of the jobs it follows, and its own when something is to be done then."""
+    """Return the dependencies of a job: those of its ``after``, and one on itself if it has ``on_complete``."""
     links = [(after.job, after.on.value) for after in row.spec.after]
     return links if row.spec.on_complete is None else [*links, (row.name, OWN_OUTCOME)]
 
 
 def _first_run(saved: Saved, run: RunOnSave, now_us: int) -> RunRow:
-    """The execution that a version of a job has at once; that there can be no other is in its id."""
+    """Return the execution that starts with a version of a job. Its id ensures that there is only one."""
     request = f"chronos:saved:{saved.id.hex()}:{saved.version}".encode()
     execution = requested_execution_id(saved.id, Cause.MANUAL, now_us, request)
     return RunRow(execution, Cause.MANUAL, now_us, now_us, None, run.key, run.key_limit)

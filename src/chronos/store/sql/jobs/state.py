@@ -1,4 +1,4 @@
-"""Jobs that change their state: paused, resumed, disabled, enabled. The same on every engine."""
+"""Steps that pause, resume, disable and enable jobs. The same on every engine."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -21,7 +21,7 @@ _STATES_WITH_SCHEDULE = (JobState.ACTIVE, JobState.PAUSED)
 
 
 class JobStateHandler:
-    """Statements and steps."""
+    """Changes the state of jobs."""
 
     def __init__(self, d: Dialect, gates: GateQueue, records: AppendOnlyTables) -> None:
         self._gates, self._records = gates, records
@@ -32,29 +32,29 @@ class JobStateHandler:
             update job as j set note = i.note, updated_us = i.now_us, paused_us = i.paused_us
             from {d.rows(1, "id:i note:t now_us:n paused_us:n")} as i
             where {d.within("j.id", 1)} and {d.is_job("j", "i.id")}"""
-        self._let_go = f"""
+        self._release_held = f"""
             update active as a set held = 0, ready_since_us = i.now_us from {d.rows(1, "job:i now_us:n")} as i
             where {d.within("a.job", 1)} and a.job = i.job and a.held = 1"""
 
-        self._said = f"""
+        self._select_specs = f"""
             select j.id, j.name, case when j.version = i.version then j.spec else
                 (select v.spec from job_version as v where v.job = j.id and v.version = i.version) end
             from job as j join {d.rows(1, "job:i version:n")} as i on {d.is_job("j", "i.job")}
             where {d.within("j.id", 1)}"""
 
     def set_state(self, command: SetJobState) -> Steps[bool | list[bool]]:
-        """See ``SetJobState``; of what was merged, the answer of each."""
+        """See ``SetJobState``. A merged command returns the answer of each part."""
         parts = command.parts
         gates = yield from self._gates.lock(sorted(part.job for part in parts))
-        found = yield from self.select_expected({part.job: part.expect for part in parts})
-        names = {job: (namespace, name) for job, namespace, name, _, _ in found}
+        jobs = yield from self.select_expected({part.job: part.expect for part in parts})
+        names = {job: (namespace, name) for job, namespace, name, _, _ in jobs}
         switched = [(part, gates[part.job]) for part in parts if not _is_done_already(part, gates[part.job])]
         for part, gate in switched:
             _check_state_and_cursor(part, gate, names[part.job][1])
         if switched:
             yield from self._switch_jobs(switched, names)
         done = {part.job for part, _ in switched}
-        return [part.job in done for part in parts] if command.others else bool(done)
+        return [part.job in done for part in parts] if command.merged else bool(done)
 
     def _switch_jobs(
         self, switched: Sequence[tuple[SetJobState, Gate]], names: Mapping[bytes, tuple[str, str]]
@@ -76,9 +76,9 @@ class JobStateHandler:
     def switch_saved_jobs(
         self, switched: Sequence[EncodedJob], gates: Mapping[bytes, Gate], command: SaveJobs
     ) -> Steps[set[bytes]]:
-        """Jobs that say what they said, and are to be in another state; their gates are locked, and as expected.
+        """Change the state of saved jobs whose spec is unchanged. Their gates are locked and in the expected state.
 
-        Answers the concurrency keys that came free.
+        Returns the freed concurrency keys.
         """
         freed: set[bytes] = set()
         verbs: dict[str, list[tuple[str, str, str]]] = {}
@@ -95,7 +95,7 @@ class JobStateHandler:
         return freed
 
     def enter_state(self, gate: Gate, state: JobState, now_us: int) -> Steps[set[bytes]]:
-        """A locked gate changes its state; what is held follows. Answers the concurrency keys that came free."""
+        """Change the state of a locked gate, and hold or release its executions. Returns the freed concurrency keys."""
         return (yield from self._enter_states([(gate, state, now_us)]))
 
     def _enter_states(self, entering: Sequence[tuple[Gate, JobState, int]]) -> Steps[set[bytes]]:
@@ -104,45 +104,48 @@ class JobStateHandler:
         )
         changes: Counter[int] = Counter()
         held: list[Gate] = []
-        let_go: list[tuple[bytes, int]] = []
+        released: list[tuple[bytes, int]] = []
         for gate, state, now_us in entering:
             if state is JobState.PAUSED and gate.state != JobState.PAUSED:
                 held.append(gate)
             elif state is not JobState.PAUSED and gate.state == JobState.PAUSED:
-                let_go.append((gate.job, now_us))
+                released.append((gate.job, now_us))
             changes.update({gate.state: -1})
             changes.update({int(state): 1})
             gate.state = int(state)
         freed = yield from self._gates.hold(held)
-        if let_go:
-            yield Query(self._let_go, rows=Rows("in", let_go))
+        if released:
+            yield Query(self._release_held, rows=Rows("in", released))
         yield from self._records.add_to_tally(changes)
         return freed
 
     def record_due_as_skipped(self, ending: Sequence[tuple[Gate, int, ReasonCode]]) -> Steps[None]:
-        """Schedules end at a time, for a reason: what was due under their locked gates by then is put on record."""
+        """Record the instants that were due under locked gates as skipped spans: (gate, time, reason)."""
         due = [(g, now_us, code) for g, now_us, code in ending if g.next_us is not None and g.next_us <= now_us]
-        due = [one for one in due if one[0].state in _STATES_WITH_SCHEDULE]
+        due = [entry for entry in due if entry[0].state in _STATES_WITH_SCHEDULE]
         if not due:
             return
-        rows = yield Query(self._said, rows=Rows("in", [(gate.job, gate.version) for gate, _, _ in due]))
-        said = {job: (name, text) for job, name, text in rows}
+        rows = yield Query(self._select_specs, rows=Rows("in", [(gate.job, gate.version) for gate, _, _ in due]))
+        specs = {job: (name, text) for job, name, text in rows}
         spans: list[tuple[int, Span]] = []
         for gate, now_us, code in due:
-            span = _span_left_out(
-                gate, *said[gate.job], now_us, ReasonCode.PAUSED if gate.state == JobState.PAUSED else code
+            span = _skipped_span(
+                gate, *specs[gate.job], now_us, ReasonCode.PAUSED if gate.state == JobState.PAUSED else code
             )
             gate.done_us = max(gate.done_us, span.to_us)
             spans.append((gate.version, span))
         yield from self._records.insert_spans(int(Cause.SCHEDULE), spans)
 
-    def select_expected(self, wanted: Mapping[bytes, int | None]) -> Steps[list[Row]]:
-        """Id, namespace, name, incarnation and version of jobs that are there, at the version that is expected."""
-        rows = yield Query(self._names, rows=to_id_rows(wanted))
-        if len(rows) < len(wanted):
-            raise NotFound("the job does not exist any more")
+    def select_expected(self, expected: Mapping[bytes, int | None]) -> Steps[list[Row]]:
+        """Return (id, namespace, name, incarnation, version) of jobs that are at their expected versions.
+
+        Raises ``NotFound`` or ``Conflict``.
+        """
+        rows = yield Query(self._names, rows=to_id_rows(expected))
+        if len(rows) < len(expected):
+            raise NotFound("the job no longer exists")
         for job, _, name, _, version in rows:
-            expect = wanted[job]
+            expect = expected[job]
             if expect is not None and expect != version:
                 raise Conflict(
                     f'"{name}" changed since you read it: you have version {expect}, it is version {version}'
@@ -150,9 +153,9 @@ class JobStateHandler:
         return rows
 
     def _save_switched(self, switched: Sequence[tuple[Gate, str, int]], freed: Collection[bytes]) -> Steps[None]:
-        """Gates that changed their state are written back, each with the note of its job, and since when.
+        """Write back gates that changed their state, with the note and the time of each.
 
-        What is behind them, or behind the keys that came free, and need not wait any more is woken.
+        Wakes executions that are queued behind these gates or behind the freed keys and now have room.
         """
         gates = [gate for gate, _, _ in switched]
         now_us = max(now_us for _, _, now_us in switched)
@@ -165,35 +168,37 @@ class JobStateHandler:
         yield Query(self._note, rows=Rows("itnn", notes))
 
 
-def _span_left_out(gate: Gate, name: str, text: str, now_us: int, code: ReasonCode) -> Span:
-    """What was due under a gate; where the job cannot be read, or its schedule breaks, only the first is known."""
+def _skipped_span(gate: Gate, name: str, text: str, now_us: int, code: ReasonCode) -> Span:
+    """Return the span of due instants. If the spec or its schedule is broken, only the first instant is known."""
     assert gate.next_us is not None
     try:
         return to_skipped_span(gate.job, resolve_instants(record.to_job_spec(text), name), gate.next_us, now_us, code)
-    except Exception:  # noqa: BLE001 - a job must be able to go, whatever its schedule does
+    except Exception:  # noqa: BLE001 - a broken schedule must not keep a job from being deleted
         return to_skipped_span(gate.job, None, gate.next_us, now_us, code)
 
 
 def _is_done_already(command: SetJobState, gate: Gate) -> bool:
-    """Whether somebody else did the same meanwhile."""
+    """Whether another client has made the same change meanwhile."""
     return command.expect_state is not None and gate.state != command.expect_state and gate.state == command.state
 
 
 def _check_state_and_cursor(command: SetJobState, gate: Gate, name: str) -> None:
     check_state(name, gate, command.expect_state)
     if command.expect_state is not None and command.spans and command.spans[0].from_us != gate.next_us:
-        raise Conflict(f'"{name}" was switched back and forth since you read it; look at it again')
+        raise Conflict(f'"{name}" was resumed and paused again since you read it; read it again')
 
 
-def check_state(name: str, gate: Gate, was: JobState | None) -> None:
-    """Raises ``Conflict`` when a job is not in the state that somebody saw it in."""
-    if was is not None and gate.state != was:
+def check_state(name: str, gate: Gate, expected: JobState | None) -> None:
+    """Raise ``Conflict`` if a job is not in the state that the caller has read."""
+    if expected is not None and gate.state != expected:
         now = JobState(gate.state).name.lower()
-        raise Conflict(f'"{name}" is {now} by now, and was {was.name.lower()} when you read it; look at it again')
+        raise Conflict(
+            f'"{name}" changed since you read it: it was {expected.name.lower()} and is now {now}; read it again'
+        )
 
 
 def _audit_verb(gate: Gate, after: JobState) -> str:
-    """What is done to a job that changes its state, for the audit log."""
+    """Return the verb of a state change, for the audit log."""
     match after:
         case JobState.PAUSED:
             return "pause"

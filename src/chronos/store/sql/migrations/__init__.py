@@ -1,8 +1,8 @@
-"""Migrations: ordered, forward only, under a lock. A release runs on its own schema and on the next one.
+"""Migrations: ordered, forward only, under a lock. A release works with its own schema and with the next one.
 
-Each entry is the statements that lead from the version before it. Its ``minimum`` says which release can still work on
-it: an expanding change (a new table, a nullable column) keeps it, a contracting one raises it to its own number.
-Statements that run later than at the start belong elsewhere in ``sql``.
+Each migration has the statements that lead from the previous version. Its ``minimum`` is the oldest schema version
+whose release can still work: an expanding change (a new table, a nullable column) keeps it, a contracting change raises
+it to its own number. Statements that run after the start belong elsewhere in ``sql``.
 """
 
 from collections.abc import Sequence
@@ -15,24 +15,24 @@ from chronos.store.sql.query import Dialect
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Migration:
-    """One step of the schema."""
+    """One version of the schema and the statements that lead to it."""
 
     version: int
     minimum: int  # the oldest schema version whose release can work with this one
     common: str = ""
     sqlite: str = ""
     postgres: str = ""
-    sqlite_minimum: int = 0  # where it is a newer one there
+    sqlite_minimum: int = 0  # if SQLite needs a newer one
 
     def statements(self, d: Dialect) -> list[str]:
-        """What to run, one statement each."""
+        """Return the statements to run on this engine."""
         extra = self.sqlite if d.name == "sqlite" else self.postgres
         return [d.to_driver_sql(s) for s in _split_statements((self.common + extra).format(**d.types()))]
 
 
 MIGRATIONS: Sequence[Migration] = (
     Migration(version=1, minimum=1, common=initial.FIRST, sqlite=initial.FIRST_SQLITE, postgres=initial.POSTGRES_ONLY),
-    # A release before this one does not tell the followers of a job, and knows one signal only.
+    # Earlier releases do not notify followers, and know only one signal.
     Migration(
         version=2,
         minimum=2,
@@ -42,7 +42,7 @@ MIGRATIONS: Sequence[Migration] = (
     ),
     Migration(version=3, minimum=2, common=changes.VERSION_3, postgres=changes.VERSION_3_POSTGRES),
     Migration(version=4, minimum=2, common=changes.VERSION_4, sqlite=changes.VERSION_4_SQLITE),
-    # A release before this one looks for jobs by an index that is gone, and makes gates that do not know their jobs.
+    # Earlier releases find jobs by an index that no longer exists, and insert gates without the number of their job.
     Migration(version=5, minimum=2, sqlite=changes.VERSION_5_SQLITE, sqlite_minimum=5),
     Migration(version=6, minimum=2, sqlite=changes.VERSION_6_SQLITE, sqlite_minimum=5),
     Migration(
@@ -70,18 +70,21 @@ VERSION = MIGRATIONS[-1].version
 CREATE_META = "create table if not exists meta (name text primary key, value text not null)"
 
 
-def find_pending(found: int, minimum: int) -> list[Migration]:
-    """The migrations still to run on a store of schema ``found``; refuses one that is too new for this release."""
+def find_pending(current: int, minimum: int) -> list[Migration]:
+    """Return the migrations to run on a store of schema ``current``.
+
+    Raises ``StoreBroken`` if the store is too new for this release: its ``minimum`` is above our version.
+    """
     if minimum > VERSION:
         raise StoreBroken(
-            f"the store has schema version {found}, this release knows {VERSION} and cannot work with it; "
+            f"the store has schema version {current}, but this release supports only {VERSION}; "
             "upgrade this node, or restore a backup made before the store was upgraded"
         )
-    return [migration for migration in MIGRATIONS if migration.version > found]
+    return [migration for migration in MIGRATIONS if migration.version > current]
 
 
 def _split_statements(text: str) -> list[str]:
-    """Statements end in ``;`` at the end of a line; those of a trigger's body are indented."""
+    """Split at lines that end in ``;``. Statements in the body of a trigger are indented and are not split."""
     statements: list[str] = []
     current: list[str] = []
     for line in text.splitlines():
@@ -90,5 +93,5 @@ def _split_statements(text: str) -> list[str]:
             statements.append("\n".join(current).strip().removesuffix(";"))
             current = []
     if any(current):
-        raise ValueError(f"the last statement of a migration does not end: {current[-1]}")
+        raise ValueError(f"the last statement of a migration has no semicolon: {current[-1]}")
     return [statement for statement in statements if statement]

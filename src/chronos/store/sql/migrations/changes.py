@@ -1,4 +1,4 @@
-"""What releases since the first have changed about the tables, in their order (see ``migrations``)."""
+"""Schema versions 2 and later, in order (see ``migrations``)."""
 
 from chronos.store.sql.migrations.initial import NAMES_KEPT_SQLITE
 
@@ -13,7 +13,8 @@ create table output (
 ) {attempts};
 """
 
-# Who follows whom goes by name, so that either may be there first; a gate knows whether its job is followed at all.
+# Dependencies between jobs go by name, so that either job may be created first. A gate records whether its job is
+# followed.
 FOLLOWERS = """
 create table job_after (
     namespace {text} not null,
@@ -26,7 +27,7 @@ create index job_after_follower on job_after (follower);
 alter table gate add column followed {int} not null default 0;
 """
 
-# For whoever reads what ended since they looked last. It grows at its end only, which costs settlements little.
+# For ``Store.ended_since``. The index grows only at its end, so it costs settlements little.
 ENDED = """
 create index history_ended on history (finished_us, id);
 """
@@ -48,12 +49,12 @@ update gate set followed = 1
 where job in (select j.id from job as j join job_after as a on a.namespace = j.namespace and a.upstream = j.name);
 """
 
-# Since when what is ready has been so; null: since it was admitted, as it is with most. Read for ``late_lanes`` only.
+# Since when an execution is ready; null: since it was admitted. Read only for ``late_lanes``.
 READY_SINCE = """
 alter table active add column ready_since_us {int};
 """
 
-# Deleted jobs of which something may still be on record, and when to look next whether it is too old.
+# Deleted jobs that may still have records, and when to check next whether these have expired.
 REMAINS = """
 create table remains (
     job {id} not null primary key,
@@ -65,13 +66,13 @@ insert into remains (job, look_us) select job, 0 from tombstone;
 
 VERSION_3 = READY_SINCE + REMAINS
 
-# For heartbeats, which ask what a node holds, however much else is open. Here neither claims nor settlements feel it;
-# on SQLite they would, more than the one node or two that beat there.
+# For heartbeats, which select the executions of one node. On SQLite the index would slow down claims and settlements
+# more than it helps the one or two nodes there.
 VERSION_3_POSTGRES = """
 create index active_owner on active (owner, id) where owner is not null;
 """
 
-# What deleted jobs were called, for as long as something of theirs is on record.
+# Names of deleted jobs, kept while any record of them exists.
 REMAINS_NAMED = """
 alter table remains add column namespace {text};
 alter table remains add column name {text};
@@ -91,20 +92,20 @@ create table token (
 ) {table};
 """
 
-# Why somebody asked a running execution to stop, for its end to say.
+# The reason of a cancel request, recorded when the execution ends.
 CANCEL_MESSAGE = """
 alter table active add column cancel_message {text};
 """
 
 VERSION_4 = REMAINS_NAMED + TOKENS + CANCEL_MESSAGE
 
-# Tags of a job are found by its spec. Keys that are hashes cost each new job a page of the log, more than its row.
+# The tags of a job are found through its spec. An index by id, which is a hash, costs each new job a page of the WAL.
 VERSION_4_SQLITE = """
 drop index job_tag_job;
 """
 
-# A job is found by its gate, which knows the number of its row: an index of its own would be one more tree whose keys
-# are hashes, and cost each new job one more page of the log.
+# A job is found through its gate, which has the number of the job's row. An index by id, which is a hash, would cost
+# each new job one more page of the WAL.
 NUMBERED_SQLITE = """
 create table numbered_job (
     number integer primary key,
@@ -130,15 +131,15 @@ alter table numbered_job rename to job;
 create unique index job_name on job (namespace, name);
 """
 
-# All that a look for due jobs reads, so that it need not go to each of their gates, which lie all over the table.
+# A covering index for due gates, because the gates themselves are spread over the whole table.
 DUE_SQLITE = """
 drop index gate_due;
 create index gate_due on gate (next_us, job, version, lane, keyed, overlap) where state = 0 and next_us is not null;
 """
 VERSION_5_SQLITE = NUMBERED_SQLITE + NAMES_KEPT_SQLITE + DUE_SQLITE
 
-# Gates lie in the order in which their jobs were made: what was made together is often due together, so that a batch
-# of admissions, or of new jobs, touches few pages. By their ids, which are hashes, each row was on a page of its own.
+# Gates are stored in the order of creation. Jobs created together are often due together, so a batch of admissions or
+# of new jobs touches few pages. Ordered by id, which is a hash, each row was on a page of its own.
 VERSION_6_SQLITE = """
 create table ordered_gate (
     number integer primary key,
@@ -170,8 +171,8 @@ create index gate_due on gate (next_us, number, job, version, lane, keyed, overl
 create index gate_long on gate (job) where seq - trimmed >= 64;
 """
 
-# History by the numbers of jobs, see ``job_number_sql``. A trigger numbers rows that are written without a number: all
-# but settlements, and those of earlier releases. Here deleted jobs get numbers behind all others.
+# History is indexed by the number of the job, see ``job_number_sql``. A trigger numbers rows that are inserted without
+# a number: those of earlier releases, and all but settlements. Deleted jobs get numbers after all others here.
 NUMBERS = """
 create table gone (
     job {id} not null primary key,
@@ -230,7 +231,7 @@ create trigger job_gone after delete on gate for each row execute function keep_
 create trigger job_forgotten after delete on remains for each row execute function forget_number();
 """
 
-# Names are searched for, not ranked, so nobody needs their lengths, which cost each new job a row.
+# Names are searched, not ranked, so the index does not store their lengths, which cost each new job a row.
 SHORTER_NAMES_SQLITE = """
 drop table job_fts;
 create virtual table job_fts using fts5
@@ -241,8 +242,8 @@ insert into job_fts (job_fts) values ('rebuild');
 VERSION_7_SQLITE = NUMBERS_SQLITE + HISTORY_NUMBERS + NUMBER_TRIGGERS_SQLITE + SHORTER_NAMES_SQLITE
 VERSION_7_POSTGRES = NUMBERS_POSTGRES + HISTORY_NUMBERS + NUMBER_TRIGGERS_POSTGRES
 
-# Jobs that are not active, in the order of lists, for lists by state: most jobs are active, and few of those that are
-# listed may be none of them. Triggers keep it, so that releases before this one do, too.
+# Jobs that are not active, in list order, for lists by state: most jobs are active, so searching all jobs would be
+# slow. Triggers maintain the table, so that writes of earlier releases do too.
 IDLE = """
 create table idle (
     number {int} not null primary key,
@@ -291,9 +292,8 @@ insert into idle (number, job, state, namespace, name) select g.number, g.job, g
     from gate as g join job as j on j.id = g.job where g.state <> 0;
 """
 
-# All that a filter of a list asks for comes first, then the order of the list. The key of a tag by itself is not to be
-# taken for one with its value, which has an index. Most executions succeed, and are found among all; each of the other
-# outcomes may be rare.
+# Each index has the filtered columns first, then the list order. ``key || ''`` keeps the planner from using this index
+# for a key with a value, which has its own. Most executions succeed, so only other outcomes are indexed by status.
 LIST_INDEXES = """
 create index job_owner on job (owner, namespace, name) where owner is not null;
 create index job_tag_key on job_tag ((key || ''), namespace, name);
@@ -302,8 +302,8 @@ create index dead_letter_namespace on dead_letter (namespace, execution);
 create index history_status on history (status, id) where status > 10;
 """
 
-# Whoever writes meanwhile waits. All locks are taken before there is anything to lose: who is in the middle of
-# something may wait for one of them in turn, and then it begins anew (see ``postgres.startup``).
+# Writers wait during the migration. All locks are taken first: if a writer waits for one of them in turn, the deadlock
+# costs no work, and the migration is retried (see ``postgres.startup``).
 LOCK_TABLES_POSTGRES = """
 lock table job, gate, job_tag, audit, dead_letter, history in share row exclusive mode;
 """
@@ -311,13 +311,14 @@ lock table job, gate, job_tag, audit, dead_letter, history in share row exclusiv
 VERSION_8_SQLITE = IDLE + IDLE_SQLITE + LIST_INDEXES
 VERSION_8_POSTGRES = LOCK_TABLES_POSTGRES + IDLE + IDLE_POSTGRES + LIST_INDEXES
 
-# What a node offers to work: queues and functions, see ``shortage.Offer``.
+# The queues and functions that a node offers, see ``shortage.Offer``.
 OFFERS = """
 alter table node add column offer {text};
 """
 
-# Tokens are assigned as executions become ready (see ``core.fencing_token``). What was ready or asleep before got its
-# token when it was admitted; others may have started with higher ones since. What runs keeps its token.
+# Tokens are assigned when an execution becomes ready (see ``core.fencing_token``). Before, they were assigned at
+# admission, so others may have started with higher tokens since. Ready and waiting executions get new tokens; running
+# ones keep theirs.
 NEW_TOKENS = """
 update gate set seq = seq + 1, trimmed = trimmed + 1
 where job in (select job from active where status in (1, 4) and exclusive = 1);
@@ -328,8 +329,8 @@ LOCK_GATES_POSTGRES = """
 lock table gate, active in share row exclusive mode;
 """
 
-# Executions that were canceled while their tasks slept kept these as they stood. A task that had not begun is skipped
-# (14), any other one canceled (13). What is not such JSON stays as it is.
+# Executions that were canceled while their tasks waited still have open tasks in their detail. A task that had not
+# started becomes skipped (14), every other one canceled (13). Details that are not such JSON stay unchanged.
 CLOSE_TASKS_SQLITE = """
 update history set detail = json_set(detail, '$.group.tasks', json((
     select json_group_array(json(case when coalesce(t.value->>'status', 1) >= 10 then t.value else json_set(
@@ -363,7 +364,7 @@ drop function close_tasks;
 VERSION_9_SQLITE = NEW_TOKENS + CLOSE_TASKS_SQLITE
 VERSION_9_POSTGRES = LOCK_GATES_POSTGRES + NEW_TOKENS + CLOSE_TASKS_POSTGRES
 
-# The newest instant of a job whose run has ended, for its next run to know.
+# The newest instant of a job whose execution has ended, passed to its next execution.
 LAST_RUN_COLUMN = """
 alter table gate add column ran_us {int};
 update gate set ran_us = (select max(h.scheduled_us) from history as h

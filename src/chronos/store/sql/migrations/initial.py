@@ -1,12 +1,12 @@
-"""The tables as they were at first. ``gate``, ``active`` and ``history`` carry the hot path; people look at the rest.
+"""Schema version 1. ``gate``, ``active`` and ``history`` are the hot path.
 
-    job ─ job_version, job_tag        definitions: large, cold; versions before the one in force
-     └─ gate                          one small row a job: cursor, lock and counter
-         └─ active ─► history         open executions; settling moves the row. Ended tries go to ``attempt``
-                      outbox          what must follow an outcome
+    job ─ job_version, job_tag        definitions: large, rarely read; ``job_version`` has the old versions
+     └─ gate                          one small row per job: cursor, lock and counters
+         └─ active ─► history         open executions; settling moves the row. Ended attempts go to ``attempt``
+                      outbox          items that follow an outcome
 
-On SQLite jobs have no index by id: gates do, and have the numbers of their jobs.
-Times are whole microseconds UTC. Placeholders in braces are filled in by the dialect.
+On SQLite, ``job`` has no index by id. A job is found through its gate, which has the number of the job's row.
+Times are integer microseconds UTC. The dialect fills in the placeholders in braces.
 """
 
 GATES = """
@@ -228,8 +228,8 @@ end;
 FIRST = GATES + ACTIVE + HISTORY + JOBS + OTHERS
 FIRST_SQLITE = NAMES_SQLITE + NAMES_KEPT_SQLITE
 
-# Weeks of history are partitions of their own (see ``partitions``). Small and busy tables are vacuumed early and often:
-# the space of what was settled is used again at once. ``sent`` tells which transactions were committed.
+# History is partitioned by week (see ``partitions``). Small, busy tables are vacuumed early, so that the space of
+# settled rows is reused soon. ``sent`` records which transactions were committed.
 POSTGRES_ONLY = """
 create table history_default partition of history default;
 create table attempt_default partition of attempt default;

@@ -1,4 +1,4 @@
-"""The PostgreSQL engine: connections, hot statements, partitions.
+"""The PostgreSQL engine: connections, hot path, partitions.
 
 Statements that both engines run belong in ``sql``.
 """

@@ -1,10 +1,10 @@
-"""Connections to PostgreSQL: how each is set up, and one that comes back when it breaks.
+"""Connections to PostgreSQL: their settings, and a connection that reconnects.
 
-Plans are made once for each statement and connection, and kept. PostgreSQL would make them for the tables as they are
-at that moment, and ``active`` is often empty when it looks: a plan that reads it whole then stays in use when it holds
-a hundred thousand rows. So on writing connections every way of joining but by hash is turned off, and reading a table
-whole as well: statements name the keys they want (``Dialect.within``), and are as fast whatever the statistics say.
-Before version 17 a table of a few rows may still be read whole; plans are therefore made anew every few seconds.
+PostgreSQL plans each statement once per connection and keeps the plan. It plans for the tables as they are then, and
+``active`` is often empty at that moment: a plan that reads the whole table would stay in use when the table has a
+hundred thousand rows. So writing connections turn off sequential scans and every join but the hash join. Statements
+name the keys they need (``Dialect.within``), and are fast whatever the statistics say. Before version 17, PostgreSQL
+may still read a table of a few rows completely, so plans are discarded every few seconds.
 """
 
 import asyncio
@@ -33,13 +33,13 @@ _COMMON_SETTINGS = {
     "enable_bitmapscan": "off",
     "client_min_messages": "warning",
     "default_transaction_isolation": "read committed",
-    # A node that is frozen or cut off must not hold its gates for ever.
+    # A frozen or disconnected node must not hold its gates for ever.
     "idle_in_transaction_session_timeout": "15s",
     "tcp_keepalives_idle": "10",
     "tcp_keepalives_interval": "5",
     "tcp_keepalives_count": "3",
 }
-# Lists are read in order off an index, and end where the page does; what is to be sorted is read to its end first.
+# Lists are read in index order and end with the page. A sort would read all rows first.
 READER_SETTINGS = _COMMON_SETTINGS | {
     "application_name": "chronos reader",
     "enable_sort": "off",
@@ -57,7 +57,7 @@ Connect = Callable[[], Awaitable[Connection]]
 
 
 def build_connect_options(settings: dict[str, str]) -> dict[str, Any]:
-    """What every connection is made with, pooled or not."""
+    """Return the options of every connection, pooled or not."""
     return {
         "server_settings": settings,
         "timeout": CONNECT_TIMEOUT_S,
@@ -69,12 +69,12 @@ def build_connect_options(settings: dict[str, str]) -> dict[str, Any]:
 
 
 async def prepare(connection: Connection) -> None:
-    """Ids are bytes on both sides: 16 of them, passed through as they are."""
+    """Set up a new connection: ids are passed as 16 bytes."""
     await connection.set_type_codec("uuid", schema="pg_catalog", encoder=bytes, decoder=bytes, format="binary")
 
 
 async def connect(url: str, settings: dict[str, str]) -> Connection:
-    """A connection that is ready for use."""
+    """Return a new connection that is ready for use."""
     connection = await asyncpg.connect(url, **build_connect_options(settings))
     try:
         await prepare(connection)
@@ -85,9 +85,9 @@ async def connect(url: str, settings: dict[str, str]) -> Connection:
 
 
 class ReconnectPolicy:
-    """How long to go on trying while the server is away; shared by all connections of a store.
+    """Decides how long to retry while the server cannot be reached. All connections of a store share it.
 
-    Counted from the first sign of trouble: when it has run out, whoever comes later is told at once after one try.
+    The limit is counted from the first error. After the limit, each caller tries once and then gets the error.
     """
 
     def __init__(self, place: ConnectionPlace, limit_s: float) -> None:
@@ -96,11 +96,11 @@ class ReconnectPolicy:
         self._tries = 0
 
     def reset(self) -> None:
-        """The server answers."""
+        """Note that the server answers again."""
         self._since_s, self._tries = None, 0
 
     async def wait_or_raise(self, error: BaseException) -> None:
-        """Wait a little before the next try, longer each time; or raise what the error means when it is enough."""
+        """Wait before the next try, longer each time. After the limit, raise the error as a ``ChronosError``."""
         now_s = asyncio.get_running_loop().time()
         if self._since_s is None:
             self._since_s = now_s
@@ -112,11 +112,11 @@ class ReconnectPolicy:
 
 
 class ReconnectingConnection:
-    """One connection, made when it is needed and made again when it was lost.
+    """One connection that is opened when needed, and again after it was lost.
 
-    Every few seconds its plans are made anew, and its user is given the opportunity to look around.
-    The server may notice late that a connection is gone, and go on with what was sent. So before a new connection is
-    used, the old session is ended and waited for: from then on, what it did not commit never will be.
+    - Plans are discarded every few seconds; then ``on_replan`` is called.
+    - The server may notice late that a connection is lost, and continue its statement. So before a new connection is
+      used, the old session is terminated: what it has not committed by then is never committed.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class ReconnectingConnection:
         self._lost_sessions: list[tuple[int, datetime]] = []
 
     async def get(self) -> Connection:
-        """The connection. Raises ``Unavailable`` when there is none to be had for long enough."""
+        """Return the open connection. Raises ``Unavailable`` after the limit of the policy."""
         while True:
             now_s = asyncio.get_running_loop().time()
             try:
@@ -147,7 +147,7 @@ class ReconnectingConnection:
                 await self._reconnect_policy.wait_or_raise(error)
 
     def lose(self) -> None:
-        """Give the connection up, whatever state it is in."""
+        """Drop the connection, whatever its state."""
         if self._session is not None:
             self._lost_sessions.append(self._session)
         if self._connection is not None:
@@ -155,7 +155,7 @@ class ReconnectingConnection:
         self._connection = self._session = None
 
     async def close(self) -> None:
-        """Say goodbye."""
+        """Close the connection."""
         connection, self._connection, self._session = self._connection, None, None
         if connection is not None and not connection.is_closed():
             try:
@@ -178,7 +178,7 @@ class ReconnectingConnection:
             pause_s = 0.005
             while await connection.fetch(_END_SESSION, *self._lost_sessions[-1]):
                 if pause_s > _MAX_PAUSE_S:
-                    raise TimeoutError("an earlier session does not end")
+                    raise TimeoutError("an earlier session of this node does not end")
                 await asyncio.sleep(pause_s)
                 pause_s *= 2
             self._lost_sessions.pop()

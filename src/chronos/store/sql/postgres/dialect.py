@@ -1,4 +1,4 @@
-"""How PostgreSQL writes what differs between the dialects."""
+"""PostgreSQL's side of the Dialect protocol."""
 
 import re
 from collections.abc import Callable
@@ -6,14 +6,14 @@ from typing import Any
 
 from chronos.store.sql.query import Rows
 
-FOLLOWED_NAMES_LOCK = 0x6368726F04  # advisory lock: whoever says which job follows which
-NUMBERS_LOCK = 0x6368726F01  # advisory lock: whoever gives out the next number of a lane or node
+FOLLOWED_NAMES_LOCK = 0x6368726F04  # advisory lock: which job follows which
+NUMBERS_LOCK = 0x6368726F01  # advisory lock: the next number of a lane or node
 _RESTRICTED_PLANNER_SETTINGS = ("enable_seqscan", "enable_nestloop", "enable_mergejoin", "enable_bitmapscan")
 _ARRAY_TYPES = {"i": "uuid[]", "n": "bigint[]", "t": "text[]"}
 
 
 class PostgresDialect:
-    """Concurrent writers: gates are locked in key order, before anything else."""
+    """SQL for PostgreSQL, which has concurrent writers: gates are locked first, in key order."""
 
     name = "postgres"
     serial = False
@@ -83,9 +83,9 @@ class PostgresDialect:
         return ""
 
     def force_custom_plan(self) -> str:
-        names = dict.fromkeys(("enable_bitmapscan", "enable_sort"), "on")  # which their index needs
-        anew = {"plan_cache_mode": "force_custom_plan", **names}
-        settings = ", ".join(f"set_config('{name}', '{value}', true)" for name, value in anew.items())
+        for_index = dict.fromkeys(("enable_bitmapscan", "enable_sort"), "on")  # the trigram index needs both
+        values = {"plan_cache_mode": "force_custom_plan", **for_index}
+        settings = ", ".join(f"set_config('{name}', '{value}', true)" for name, value in values.items())
         return f"select {settings}"
 
     def mutex(self) -> str:
@@ -97,14 +97,15 @@ class PostgresDialect:
         )
 
     def user_session_settings(self) -> tuple[str, str]:
-        usual = {
+        defaults = {
             "search_path": '"$user", public',
             **dict.fromkeys(_RESTRICTED_PLANNER_SETTINGS, "on"),
             "plan_cache_mode": "auto",
         }
-        enter = ", ".join(f"set_config('{name}', '{value}', true)" for name, value in usual.items())
+        enter = ", ".join(f"set_config('{name}', '{value}', true)" for name, value in defaults.items())
         leave = ", ".join(
-            f"set_config('{name}', (select reset_val from pg_settings where name = '{name}'), true)" for name in usual
+            f"set_config('{name}', (select reset_val from pg_settings where name = '{name}'), true)"
+            for name in defaults
         )
         return f"select {enter}", f"select {leave}"
 
@@ -113,7 +114,7 @@ class PostgresDialect:
 
 
 def to_column_arrays(rows: Rows) -> list[list[Any]]:
-    """PostgreSQL's form: one list a column."""
+    """Return the ``Rows`` argument as one list per column."""
     if not rows.values:
         return [[] for _ in rows.types]
     return [list(column) for column in zip(*rows.values, strict=True)]

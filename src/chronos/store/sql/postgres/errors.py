@@ -1,4 +1,4 @@
-"""PostgreSQL's bad news: what an error means for the driver, and the one sentence it becomes for a person."""
+"""PostgreSQL errors: what each means for the engine, and its message for a person."""
 
 import os
 from dataclasses import dataclass
@@ -9,12 +9,12 @@ import asyncpg
 from chronos.errors import ChronosError, Conflict, Invalid, StoreBroken, StoreUnavailable
 from chronos.store.sql.executions.gates import LostRace
 
-_UNREADABLE = "the store URL cannot be understood; write it as postgresql://user:password@host:5432/database"
+_UNREADABLE = "invalid store URL; write it as postgresql://user:password@host:5432/database"
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionPlace:
-    """Where a database is, in words: never with the password."""
+    """Host, database and user of a connection, for messages. It never contains the password."""
 
     host: str
     database: str
@@ -22,7 +22,7 @@ class ConnectionPlace:
 
     @classmethod
     def of(cls, url: str) -> "ConnectionPlace":
-        """The place that a store URL names, filled in as the client library would."""
+        """Read a store URL, with the same defaults as the client library."""
         try:
             parts = urlsplit(url)
         except ValueError:
@@ -41,14 +41,14 @@ _ADMIN_SHUTDOWN, _CRASH_SHUTDOWN, _CANNOT_CONNECT_NOW = "57P01", "57P02", "57P03
 _IDLE_IN_TRANSACTION, _IDLE_SESSION = "25P03", "57P05"
 _CONNECTION_ENDED_STATES = {_ADMIN_SHUTDOWN, _CRASH_SHUTDOWN, _CANNOT_CONNECT_NOW, _IDLE_IN_TRANSACTION, _IDLE_SESSION}
 _SERIALIZATION, _DEADLOCK, _UNIQUE = "40001", "40P01", "23505"
-_LOGIN_STATE_PREFIXES = ("28", "3D")  # login and database name: waiting changes nothing
+_LOGIN_STATE_PREFIXES = ("28", "3D")  # login and database name: retrying does not help
 
-#: Whatever talking to the server can raise.
+#: Every error that the driver can raise.
 DRIVER_ERRORS = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)
 
 
 def is_connection_lost(error: BaseException) -> bool:
-    """Whether the connection is gone, or no answer came in time: what was sent may or may not have happened."""
+    """Whether the connection is lost, or no answer came in time. The statement may or may not have been run."""
     state = _state(error)
     return (
         isinstance(error, OSError)
@@ -59,44 +59,46 @@ def is_connection_lost(error: BaseException) -> bool:
 
 
 def is_transaction_conflict(error: BaseException) -> bool:
-    """Whether the same transaction, begun anew, may well succeed: another one got in its way."""
+    """Whether another transaction interfered, so that a retry may succeed."""
     return isinstance(error, LostRace) or _state(error) in (_SERIALIZATION, _DEADLOCK, _UNIQUE)
 
 
 def is_deadlock(error: BaseException) -> bool:
-    """Whether two transactions waited for each other."""
+    """Whether the error is a deadlock."""
     return _state(error) == _DEADLOCK
 
 
 def is_user_statement_error(error: BaseException) -> bool:
-    """Whether a statement of the user's own is at fault, or what was passed to it, and not the server or its load."""
+    """Whether a user's statement or its arguments are at fault, and not the server."""
     if isinstance(error, asyncpg.PostgresError):
         return not _state(error).startswith(_SERVER_FAULT_STATE_PREFIXES)
     return isinstance(error, asyncpg.InterfaceError | TypeError | ValueError)
 
 
 def is_final(error: BaseException) -> bool:
-    """Whether connecting again cannot help until a person changes something."""
+    """Whether reconnecting cannot help until a person changes something."""
     return _state(error).startswith(_LOGIN_STATE_PREFIXES)
 
 
 def to_store_error(error: BaseException, place: ConnectionPlace) -> ChronosError:
-    """What went wrong in a sentence, and what to do."""
+    """Return the error for a person: what is wrong and what to do."""
     if isinstance(error, ValueError) and _state(error) == "":
         return Invalid(_UNREADABLE)
     if isinstance(error, OSError) or (is_connection_lost(error) and _state(error) not in _CONNECTION_ENDED_STATES):
         reason = str(error) or "no answer in time"
-        return StoreUnavailable(f"{place} cannot be reached ({reason}); check that it runs and that the URL is right")
+        return StoreUnavailable(
+            f"{place} cannot be reached ({reason}); check that it runs and that the store URL is right"
+        )
     if isinstance(error, LostRace):
-        return StoreUnavailable(f"{place}: others kept changing the same things; try again")
+        return StoreUnavailable(f"{place}: other nodes kept changing the same rows; try again")
     for states, build, sentence in _SENTENCES:
         if _state(error).startswith(states):
             return build(sentence.format(place=place, user=place.user, database=place.database, error=error))
-    return StoreBroken(f"{place}: {error}")
+    return StoreBroken(f"{place}: unexpected error ({error}); run chronos doctor")
 
 
 def to_store_error_if_postgres(error: Exception, place: ConnectionPlace) -> Exception:
-    """The same, but for errors that are none of PostgreSQL's: they stay as they are."""
+    """Like ``to_store_error``, but returns errors that are not PostgreSQL's unchanged."""
     return to_store_error(error, place) if isinstance(error, (*DRIVER_ERRORS, LostRace)) else error
 
 
@@ -105,7 +107,7 @@ def _state(error: BaseException) -> str:
 
 
 def _is_client_state_error(error: BaseException) -> bool:
-    """The client library found its connection closed, or something in it that it did not expect."""
+    """Whether the client library found its connection closed or in an unexpected state."""
     return type(error) in (asyncpg.InterfaceError, asyncpg.InternalClientError)
 
 
@@ -114,7 +116,7 @@ _SENTENCES: tuple[tuple[tuple[str, ...], type[ChronosError], str], ...] = (
     (
         ("28",),
         StoreUnavailable,
-        '{place} refuses the user "{user}"; correct the user name and password in the store URL, or pg_hba.conf',
+        '{place} rejects the user "{user}"; correct the user name and password in the store URL, or pg_hba.conf',
     ),
     (
         ("3D",),
@@ -124,26 +126,34 @@ _SENTENCES: tuple[tuple[tuple[str, ...], type[ChronosError], str], ...] = (
     (
         ("53300",),
         StoreUnavailable,
-        "{place} has no connection left; raise max_connections there, or run fewer nodes",
+        "{place} has no connections left; raise max_connections in postgresql.conf, or run fewer nodes",
     ),
-    (("53100",), StoreUnavailable, "{place} has a full disk; free some space, then try again: nothing was lost"),
-    (("53",), StoreUnavailable, "{place} is out of resources ({error}); give it more, then try again"),
-    (("57P03",), StoreUnavailable, "{place} is just starting or stopping; try again in a moment"),
+    (
+        ("53100",),
+        StoreUnavailable,
+        "the disk of {place} is full; free some space, then try again (no acknowledged change is lost)",
+    ),
+    (
+        ("53",),
+        StoreUnavailable,
+        "{place} is out of memory, disk or connections ({error}); give it more, then try again",
+    ),
+    (("57P03",), StoreUnavailable, "{place} is starting or stopping; try again in a moment"),
     (("57P", "25P03"), StoreUnavailable, "{place} ended the connection ({error}); try again in a moment"),
-    (("25006",), StoreUnavailable, "{place} is read-only, perhaps a standby; connect to the primary"),
-    (("40",), StoreUnavailable, "{place}: too many changes of the same things at once; try again"),
-    (("55P03", "57014"), StoreUnavailable, "{place} gave up waiting ({error}); try again"),
-    (("22",), Invalid, "PostgreSQL does not take this: {error}"),
-    (("23",), Conflict, "somebody else changed the same things at the same time ({error}); read them again"),
+    (("25006",), StoreUnavailable, "{place} is read-only, perhaps a standby; use the primary in the store URL"),
+    (("40",), StoreUnavailable, "{place}: too many concurrent changes of the same rows; try again"),
+    (("55P03", "57014"), StoreUnavailable, "{place} timed out ({error}); try again"),
+    (("22",), Invalid, "PostgreSQL rejects a value: {error}"),
+    (("23",), Conflict, "another client changed the same rows at the same time ({error}); read them again"),
     (
         ("42501",),
         StoreBroken,
-        '{place}: the user "{user}" may not do what is needed ({error}); grant it, or use another user',
+        '{place}: the user "{user}" lacks a permission ({error}); grant it, or use another user',
     ),
     (("XX001", "XX002"), StoreBroken, "{place} is damaged ({error}); restore a backup"),
     (
         ("42", "3F"),
         StoreBroken,
-        "{place} is not as this release expects it ({error}); was its schema changed by hand?",
+        "{place} does not have the expected schema ({error}); undo manual changes, or restore a backup",
     ),
 )

@@ -1,9 +1,9 @@
-"""The hot path on PostgreSQL: admit, claim, settle as one data-modifying statement each.
+"""The hot path on PostgreSQL: admit, claim and settle, each as one data-modifying statement.
 
-All parts of such a statement see the state at its beginning; only a row that it has locked is seen as it is now. So
-nothing here looks for rows that another transaction may just have written: what waits behind a freed gate is looked
-for by a later statement (see ``executions``). Tables are read by the keys of the batch (``= any``) and joined to it
-by hash, which is as good for one row as for thousands, whatever a plan was made for (see ``connection``).
+All parts of such a statement see the same snapshot; only rows that it has locked are seen in their current state. So
+nothing here searches for rows that another transaction may just have written: a later statement finds the executions
+that are queued behind a freed gate (see ``executions``). Tables are read by the keys of the batch (``= any``) and
+joined by hash, which is fast for one row and for thousands, whatever the plan was made for (see ``connection``).
 """
 
 from collections.abc import Sequence
@@ -29,14 +29,14 @@ from chronos.store.sql.executions.gate_queue import claimed_columns, to_claimed_
 from chronos.store.sql.executions.settlement import SettleEffects
 from chronos.store.sql.query import Dialect, Query, Rows, Steps
 
-_HAS_QUEUE_BIT, _HAS_FOLLOWERS_BIT = 1, 2  # what is to be done after a settlement, as bits
+_HAS_QUEUE_BIT, _HAS_FOLLOWERS_BIT = 1, 2  # what a settlement has to do next
 _STATUS = {int(status): status for status in Status}
 _HISTORY_COLUMNS = """id, job, version, cause, scheduled_us, status, code, message, owner, token, attempt, admitted_us,
     started_us, attempt_us, finished_us, detail"""
 
 
 class PostgresHotPath:
-    """Statements and steps of the hot path."""
+    """Admits, claims and settles on PostgreSQL."""
 
     def __init__(self, d: Dialect) -> None:
         self._admit = f"""
@@ -48,11 +48,11 @@ class PostgresHotPath:
             opened as ({insert_open_sql("d", node="$1::bigint", now_us="$2::bigint", request="$3")}),
             skipped as ({insert_skipped_sql("d", now_us="$2")})
             select d.id, d.job, d.status, {DECIDED_TOKEN}, d.ran_us from d where d.status <> {ALREADY_RECORDED}"""
-        # Each lane's best are locked before the best of all are chosen: so a lane is read only as far as needed, and
-        # what another node is just taking does not make this claim come back short.
+        # The best executions of each lane are locked before the best of all lanes are chosen. So a lane is read only as
+        # far as needed, and executions that another node is taking do not reduce the number claimed.
         self._claim = _build_claim_sql(d.rows(5, "lane:n"), "true")
         self._claim_late = _build_claim_sql(d.rows(5, "lane:n before_us:n"), LATE_CONDITION)
-        # That the gates are locked before anything else is looked at is part of either condition.
+        # Both conditions read ``locked``, so that the gates are locked before anything else is read.
         self._settle = _settle(d, "(select count(*) from locked) >= 0")
         self._settle_in_one_statement = _settle(
             d,
@@ -61,39 +61,40 @@ class PostgresHotPath:
         )
 
     def admit(self, command: Admit, rows: Sequence[AdmitRow]) -> Steps[list[Admitted]]:
-        """The plain rows of the command: not keyed, not ``replace``."""
+        """Admit the rows that are not ``careful``."""
         args = (command.node, command.now_us, command.request)
         standalone = len(rows) == len(command.rows) and all(row.next_us is not None for row in rows)
-        found = yield Query(self._admit, args, to_admit_rows(rows), standalone=standalone)
+        decided = yield Query(self._admit, args, to_admit_rows(rows), standalone=standalone)
         return [
-            Admitted(execution, job, _STATUS[status], token, ran_us) for execution, job, status, token, ran_us in found
+            Admitted(execution, job, _STATUS[status], token, ran_us)
+            for execution, job, status, token, ran_us in decided
         ]
 
     def claim(self, command: Claim) -> Steps[list[Claimed]]:
         """See ``Claim``."""
         args = (command.limit, command.node, command.now_us, command.request)
         lanes = Rows("n", [(lane,) for lane in dict.fromkeys(command.lanes)])
-        found = yield Query(self._claim, args, lanes, standalone=not command.late_lanes)
-        return to_claimed_rows(found)
+        claimed = yield Query(self._claim, args, lanes, standalone=not command.late_lanes)
+        return to_claimed_rows(claimed)
 
     def claim_late(self, command: Claim, limit: int) -> Steps[list[Claimed]]:
-        """What has waited too long for those it is meant for."""
+        """See ``Claim.late_lanes``."""
         args = (limit, command.node, command.now_us, command.request)
-        found = yield Query(self._claim_late, args, Rows("nn", command.late_lanes))
-        return to_claimed_rows(found)
+        claimed = yield Query(self._claim_late, args, Rows("nn", command.late_lanes))
+        return to_claimed_rows(claimed)
 
     def settle_in_one_statement(self, rows: Sequence[SettleRow]) -> Query | None:
-        """For jobs without a queue, and executions without a key."""
+        """See ``HotPath``: for jobs without queued executions or followers, and executions without a key."""
         return Query(self._settle_in_one_statement, rows=_outcomes(rows), standalone=True)
 
     def settle(self, rows: Sequence[SettleRow]) -> Steps[SettleEffects]:
-        """Move rows to history and free their gates."""
-        found = yield Query(self._settle, rows=_outcomes(rows))
+        """See ``HotPath``."""
+        effects = yield Query(self._settle, rows=_outcomes(rows))
         settled: list[bytes] = []
         behind: list[bytes] = []
         freed: dict[bytes, int] = {}
         followed: set[bytes] = set()
-        for id_or_job, key, after in found:
+        for id_or_job, key, after in effects:
             if after:
                 if after & _HAS_QUEUE_BIT:
                     behind.append(id_or_job)

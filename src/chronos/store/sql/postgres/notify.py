@@ -1,6 +1,6 @@
-"""Telling other nodes that there may be something to do: LISTEN and NOTIFY, and nothing that must arrive.
+"""Hints between nodes over LISTEN and NOTIFY. A lost hint delays work, but never loses it.
 
-One connection listens, and sends as well: hints are sent outside every transaction, and all of a moment as one.
+One connection listens and sends. Hints are sent outside of transactions, and those of one moment are combined.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ _ALL_HINTS = ~Hint(0)
 
 
 class HintChannel:
-    """Calls back when another node has sent a hint, and sends hints to the others."""
+    """Sends hints to other nodes, and calls back with theirs."""
 
     def __init__(self, connect: Connect, receive: Callable[[Hint], None]) -> None:
         self._connect, self._receive = connect, receive
@@ -28,12 +28,12 @@ class HintChannel:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
-        """Begin to listen; a connection that is lost later is made again in the background."""
+        """Start to listen. A lost connection is replaced in the background."""
         lost = await self._listen()
         self._tasks = [asyncio.create_task(self._keep_listening(lost)), asyncio.create_task(self._send())]
 
     async def stop(self) -> None:
-        """Let go."""
+        """Stop listening and close the connection."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -46,12 +46,12 @@ class HintChannel:
                 connection.terminate()
 
     def send(self, hint: Hint) -> None:
-        """Tell the others, within a moment."""
+        """Send a hint to the other nodes, within ``SEND_INTERVAL_S``."""
         self._hint |= hint
         self._due.set()
 
     async def _listen(self) -> asyncio.Event:
-        """Connect; the event is set when the connection is lost."""
+        """Connect. The returned event is set when the connection is lost."""
         lost = asyncio.Event()
         connection = await self._connect()
         try:
@@ -77,7 +77,7 @@ class HintChannel:
                     lost = await self._listen()
                     break
                 pause_s = min(2 * pause_s, _MAX_PAUSE_S)
-            self._receive(_ALL_HINTS)  # for what was missed meanwhile
+            self._receive(_ALL_HINTS)  # hints may have been missed meanwhile
 
     async def _send(self) -> None:
         while True:

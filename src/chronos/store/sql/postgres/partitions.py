@@ -1,8 +1,8 @@
-"""Partitions of history on PostgreSQL: a week each, made ahead, dropped whole when everybody's retention has passed.
+"""Weekly partitions of history on PostgreSQL: created ahead, and dropped when the retention of every job has passed.
 
-Ids begin with their time, so a week of ids is a range of them. What fits no week (an old gap that was recovered, say)
-goes to the default partition. It is kept from its end on: a week stays while something of it ended only lately.
-Everything here is a short step that gives up rather than make the engine wait.
+Ids start with their time, so a week is a range of ids. Rows without a partition, such as old recovered instants, go to
+the default partition. Retention counts from the end of an execution: a week is kept while any row in it ended recently.
+Every step is short, and gives up instead of making the engine wait.
 """
 
 from datetime import UTC, datetime
@@ -13,19 +13,19 @@ from chronos.core.ids import id_floor
 from chronos.store.sql.postgres.connection import SCHEMA, Connection
 
 WEEK_US = 7 * 86_400 * 1_000_000
-_MONDAY_US = 4 * 86_400 * 1_000_000  # the first one: time is counted from a Thursday
+_MONDAY_US = 4 * 86_400 * 1_000_000  # the first Monday: the epoch was a Thursday
 WEEKS_AHEAD = 2
 _MAX_MOVED_ROWS = 10_000
 _MAX_TRIMMED_ROWS = 1_000
 _LOCK_TIMEOUT = "200ms"
-_UPKEEP_LOCK = 0x6368726F03  # advisory lock: whoever looks after partitions just now
+_UPKEEP_LOCK = 0x6368726F03  # advisory lock: one node at a time
 PARTITION_COLUMN_BY_TABLE = {
     "history": "id",
     "attempt": "execution",
     "output": "execution",
-}  # and the column they are partitioned by
+}
 
-#: What stands in the way now may not do so next time.
+#: Errors after which the step is tried again at the next call.
 _RETRY_LATER_ERRORS = (
     asyncpg.LockNotAvailableError,
     asyncpg.DeadlockDetectedError,
@@ -35,7 +35,7 @@ _RETRY_LATER_ERRORS = (
 
 
 async def maintain_partitions(connection: Connection, now_us: int) -> None:
-    """Make partitions ahead of ``now_us`` and drop those that nobody keeps any more, unless another node is at it."""
+    """Create partitions ahead of ``now_us`` and drop expired ones. Does nothing while another node does it."""
     if not await connection.fetchval(f"select pg_try_advisory_lock({_UPKEEP_LOCK})"):
         return
     try:
@@ -48,14 +48,16 @@ async def maintain_partitions(connection: Connection, now_us: int) -> None:
             for start_us, attached in (await _weeks(connection, table)).items()
             if attached
         }
-        over = {start_us for start_us in weeks if await _is_week_expired(connection, start_us, cut, now_us - kept_us)}
+        expired = {
+            start_us for start_us in weeks if await _is_week_expired(connection, start_us, cut, now_us - kept_us)
+        }
         for table, column in PARTITION_COLUMN_BY_TABLE.items():
-            there = await _weeks(connection, table)
+            existing = await _weeks(connection, table)
             for start_us in _list_upcoming_weeks(now_us):
-                if start_us not in there:
+                if start_us not in existing:
                     await _create(connection, table, column, start_us)
-            for start_us, attached in there.items():
-                if attached and start_us in over:
+            for start_us, attached in existing.items():
+                if attached and start_us in expired:
                     await _detach(connection, table, start_us)
             for name, _ in await connection.fetch(_SELECT_TABLES_BY_PATTERN, SCHEMA, f"^{table}_gone_[0-9]{{8}}$"):
                 await connection.execute(f"drop table {name}")
@@ -67,12 +69,12 @@ async def maintain_partitions(connection: Connection, now_us: int) -> None:
 
 
 async def raise_longest_retention(connection: Connection, keep_age_us: int) -> None:
-    """No partition younger than this is dropped from now on."""
+    """From now on, keep every partition that is younger than this."""
     await connection.execute(_RAISE_LONGEST_RETENTION, str(keep_age_us))
 
 
 def to_week_start_us(at_us: int) -> int:
-    """When the week of an instant began."""
+    """Return the start of the week of an instant."""
     return (at_us - _MONDAY_US) // WEEK_US * WEEK_US + _MONDAY_US
 
 
@@ -86,7 +88,7 @@ def _name(table: str, start_us: int) -> str:
 
 
 async def _weeks(connection: Connection, table: str) -> dict[int, bool]:
-    """When the weeks that have a table begin, and whether it still is a partition: a person may have detached it."""
+    """Return the starts of weeks that have a table, and whether it is attached: a person may have detached it."""
     weeks = {}
     for name, attached in await connection.fetch(_SELECT_TABLES_BY_PATTERN, SCHEMA, f"^{table}_[0-9]{{8}}$"):
         date = datetime.strptime(name.removeprefix(f"{table}_"), "%Y%m%d").replace(tzinfo=UTC)
@@ -95,7 +97,7 @@ async def _weeks(connection: Connection, table: str) -> dict[int, bool]:
 
 
 async def _create(connection: Connection, table: str, column: str, start_us: int) -> None:
-    """Make one partition. Rows of its week that went to the default partition are moved, if they are not too many."""
+    """Create one partition. Rows of its week in the default partition are moved; if they are too many, give up."""
     name = _name(table, start_us)
     bounds = [id_floor(start_us), id_floor(start_us + WEEK_US)]
     strays = f"from {table}_default where {column} >= $1 and {column} < $2"
@@ -117,7 +119,7 @@ async def _create(connection: Connection, table: str, column: str, start_us: int
 
 
 async def _detach(connection: Connection, table: str, start_us: int) -> None:
-    """Take a partition out, which needs a moment's lock; under its new name it is dropped when nobody waits for it."""
+    """Detach and rename a partition, which needs a short lock. It is dropped later, when no statement uses it."""
     name = _name(table, start_us)
     try:
         async with connection.transaction():
@@ -129,7 +131,7 @@ async def _detach(connection: Connection, table: str, start_us: int) -> None:
 
 
 async def _is_week_expired(connection: Connection, start_us: int, cut: bytes, before_us: int) -> bool:
-    """Whether nobody keeps anything of a week: all of its ids are too old, and all of it ended too long ago."""
+    """Whether no job keeps anything of a week: all of its ids are too old, and all of its rows ended too long ago."""
     low, high = id_floor(start_us), id_floor(start_us + WEEK_US)
     if high > cut:
         return False

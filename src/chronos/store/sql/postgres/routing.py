@@ -1,11 +1,10 @@
-"""Which connection a command goes to, so that those about one job keep their order, and what has to be known before.
+"""Chooses the connection of a command, so that commands about one job keep their order.
 
-    work lanes   by hash of the job: admissions, settlements, everything about one job; saved jobs by their first name
-    control      the rest: heartbeats, claims, upkeep
+    work       by hash of the job: admissions, settlements, everything about one job; SaveJobs by its first name
+    control    the rest: heartbeats, claims, maintenance
 
-Rows of ``Admit`` and ``Settle`` stand for themselves, so those of many jobs are split, one transaction a lane: within
-a node no admission then meets a gate that a settlement of the same node has locked. Both are safe to send again when a
-part of them failed.
+Rows of ``Admit`` and ``Settle`` are independent, so these commands are split into one transaction per connection. Then,
+within a node, an admission never meets a gate that a settlement has locked. Both are safe to resend if a part failed.
 """
 
 from collections.abc import Sequence
@@ -34,7 +33,7 @@ _SINGLE_JOB_COMMANDS = (Recover, RecordSkip, Trigger, Backfill, DeleteJob, SetJo
 
 
 def route(command: Command[Any], connections: int) -> list[tuple[int, Command[Any]]]:
-    """The parts of a command and the lane of each; ``lanes`` counts the work lanes, which come after control."""
+    """Return the parts of a command with their connections. ``connections`` is the number of work connections."""
     if isinstance(command, _SINGLE_JOB_COMMANDS):
         return [(_choose_connection(command.job, connections), command)]
     if isinstance(command, Admit | Settle):
@@ -54,7 +53,7 @@ def route(command: Command[Any], connections: int) -> list[tuple[int, Command[An
 
 
 def join_part_results(command: Command[Any], answers: Sequence[Any]) -> Any:
-    """The answer to a command from those to its parts."""
+    """Return the answer of a command from the answers of its parts."""
     if isinstance(command, Settle):
         joined = Settled([], [], 0)
         for settled, taken, woken, items in answers:
@@ -66,7 +65,7 @@ def join_part_results(command: Command[Any], answers: Sequence[Any]) -> Any:
 
 
 def list_awaited_gates(command: Command[Any]) -> list[bytes]:
-    """The jobs whose gates a command waits for, as far as it says."""
+    """Return the jobs whose gates a command will lock and wait for, as far as the command names them."""
     if isinstance(command, Recover | SetJobState):
         return [part.job for part in command.parts]
     if isinstance(command, _SINGLE_JOB_COMMANDS):

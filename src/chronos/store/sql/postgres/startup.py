@@ -1,6 +1,6 @@
-"""Opening a PostgreSQL database as a store: is it sound and durable, and is its schema the one of this release?
+"""Checks a PostgreSQL server for version, encoding and durability, and migrates its schema.
 
-The tables live in a schema of their own, so whatever else the database holds is left alone.
+The tables are in a schema of their own, so other tables of the database are not touched.
 """
 
 import asyncio
@@ -14,9 +14,9 @@ from chronos.store.sql.postgres.dialect import PostgresDialect
 from chronos.store.sql.postgres.errors import DRIVER_ERRORS, ConnectionPlace, is_transaction_conflict
 
 OLDEST_SERVER_VERSION = 14
-_MIGRATION_LOCK = 0x6368726F02  # advisory lock: whoever changes the schema
-_MIGRATION_TIMEOUT_S = 3600.0  # what a migration of a large store may take
-_MIGRATION_RETRY_PAUSES_S = (0.1, 0.2, 0.5, 1.0, 2.0, 2.0, 2.0)  # between tries
+_MIGRATION_LOCK = 0x6368726F02  # advisory lock: one node migrates at a time
+_MIGRATION_TIMEOUT_S = 3600.0  # a large store takes long
+_MIGRATION_RETRY_PAUSES_S = (0.1, 0.2, 0.5, 1.0, 2.0, 2.0, 2.0)
 _DURABILITY_SETTINGS = ("fsync", "synchronous_commit", "full_page_writes")
 _FACTS = """
     select name, setting from pg_settings where name = any($1::text[])
@@ -25,31 +25,36 @@ _FACTS = """
 
 
 async def check_server(connection: Connection, place: ConnectionPlace, *, allow_unsafe: bool) -> None:
-    """Refuse a server that is too old, a standby, or one that would lose what it acknowledged."""
+    """Reject a server that is too old, a standby, not UTF-8, or may lose acknowledged commits."""
     facts = dict(await connection.fetch(_FACTS, _DURABILITY_SETTINGS))
     check_server_facts(connection.get_server_version().major, facts, place, allow_unsafe=allow_unsafe)
 
 
 def check_server_facts(version: int, facts: Mapping[str, str], place: ConnectionPlace, *, allow_unsafe: bool) -> None:
-    """See ``check_server``: the decision, from what the server says of itself."""
+    """Decide for ``check_server``, from the version and the settings of the server.
+
+    Raises ``StoreBroken`` or ``StoreUnavailable``.
+    """
     if version < OLDEST_SERVER_VERSION:
-        raise StoreBroken(f"{place} is version {version}; upgrade it to PostgreSQL {OLDEST_SERVER_VERSION} or newer")
+        raise StoreBroken(
+            f"{place} is version {version}, which is too old; upgrade to PostgreSQL {OLDEST_SERVER_VERSION} or newer"
+        )
     if facts["standby"] == "true":
-        raise StoreUnavailable(f"{place} is a standby, which cannot be written; connect to the primary")
+        raise StoreUnavailable(f"{place} is a standby, which is read-only; use the primary in the store URL")
     if facts["encoding"] != "UTF8":
-        raise StoreBroken(f"{place} stores text as {facts['encoding']}; create a database with encoding UTF8")
+        raise StoreBroken(f"{place} has encoding {facts['encoding']}; create a database with encoding UTF8")
     off = [name for name in _DURABILITY_SETTINGS if facts[name] == "off"]
     if off and not allow_unsafe:
         raise StoreBroken(
-            f"{place} runs with {' and '.join(f'{name} = off' for name in off)}, so a power cut may lose or damage "
-            "what was acknowledged; turn it on, or allow an unsafe store where the data may be lost"
+            f"{place} has {' and '.join(f'{name} = off' for name in off)}, so a power cut may lose or damage "
+            "acknowledged changes; turn it on in postgresql.conf and reload the server"
         )
 
 
 async def migrate(connection: Connection, place: ConnectionPlace, *, trigrams: bool = True) -> None:
-    """Bring the schema up to date, one node at a time; the others wait and find it done.
+    """Bring the schema up to date. One node at a time does it; the others wait and find it done.
 
-    A node of the release before may be at work: where the two wait for each other, this one may have to begin anew.
+    A node of the previous release may be running. If the two deadlock, the migration is retried.
     """
     for pause_s in _MIGRATION_RETRY_PAUSES_S:
         try:
@@ -71,7 +76,7 @@ async def _migrate(connection: Connection, place: ConnectionPlace, *, trigrams: 
         if not await connection.fetchval(_HAS_TABLE, f"{SCHEMA}.meta"):
             if await connection.fetchval(_ANY_TABLE, SCHEMA):
                 raise StoreBroken(
-                    f'{place} has a schema "{SCHEMA}" that holds something else; give another database, or rename it'
+                    f'{place} has a schema "{SCHEMA}" with other tables; use another database, or rename that schema'
                 )
             await connection.execute(migrations.CREATE_META)
         meta = dict(await connection.fetch("select name, value from meta where name like 'schema%'"))
@@ -86,7 +91,7 @@ async def _migrate(connection: Connection, place: ConnectionPlace, *, trigrams: 
 
 
 async def _index_trigrams(connection: Connection) -> None:
-    """An index for substring search, where the server has the extension and lets us use it; else search reads names."""
+    """Create an index for substring search if the server allows its extension. Without it, search reads all names."""
     try:
         async with connection.transaction():
             await connection.execute("create extension if not exists pg_trgm")

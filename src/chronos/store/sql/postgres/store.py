@@ -1,8 +1,7 @@
-"""The PostgreSQL driver: a few writing connections, some for reading, one that listens for hints.
+"""PostgresStore: a few writing connections, a pool for reads, and one connection that listens for hints.
 
-Many nodes share one database; gates and tokens keep them apart, no leader is needed. Within a node the commands about
-one job go through one connection, in order (``routing``), and commands that wait go together in one
-transaction (``store.group_commit``).
+Many nodes share one database. Gates and tokens coordinate them, without a leader. Within a node, the commands about
+one job use one connection, in order (``routing``). Commands that wait share a transaction (``store.group_commit``).
 """
 
 import asyncio
@@ -52,10 +51,11 @@ _CLOCK = "select (extract(epoch from clock_timestamp()) * 1000000)::bigint"
 
 
 class PostgresStore(SqlStore):
-    """The contract on one PostgreSQL database; it takes at most ``work_connections + readers + 2`` connections.
+    """The store on one PostgreSQL database. It uses at most ``work_connections + readers + 2`` connections.
 
-    ``reconnect_limit_s`` is how long a command waits for a server that is away. ``allow_unsafe`` opens a server that may lose
-    what it acknowledged; ``trigrams`` False keeps a new store from indexing names for substring search.
+    - ``reconnect_limit_s``: how long a command waits for a server that cannot be reached.
+    - ``allow_unsafe``: open a server that may lose acknowledged commits.
+    - ``trigrams``: index the names of a new store for substring search.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class PostgresStore(SqlStore):
         self._plans_discarded_s: dict[int, float] = {}
         self._longest_retention_us = 0
 
-    # --- life
+    # --- opening and closing
 
     async def open(self) -> None:
         """See ``Store.open``."""
@@ -136,19 +136,19 @@ class PostgresStore(SqlStore):
                 pool.terminate()
 
     async def clock_us(self) -> int | None:
-        """The server's clock, which all nodes share."""
+        """Return the server's clock, which all nodes share."""
         return int(await self._run_on_reader(lambda connection: connection.fetchval(_CLOCK)))
 
     async def backup(self, path: str) -> None:
-        """PostgreSQL brings its own tools."""
-        raise Invalid(f"back up {self._place} with pg_dump, or with whatever copies your server")
+        """Not supported: PostgreSQL has its own backup tools."""
+        raise Invalid(f"cannot back up {self._place} from here; use pg_dump or your server's backup tool")
 
     async def maintain(self, now_us: int) -> None:
-        """See ``Store.maintain``: weeks of history to come, and those that nobody keeps any more."""
+        """See ``Store.maintain``: creates weekly partitions ahead and drops expired ones."""
         await self._run_on_reader(lambda connection: partitions.maintain_partitions(connection, now_us))
 
     async def check_statements(self) -> list[str]:
-        """See ``Store.check_statements``: the statements of every part, writing ones and reading ones."""
+        """See ``Store.check_statements``: all statements that write or read."""
         return await self._run_on_reader(self._list_refused_statements)
 
     async def _list_refused_statements(self, connection: Connection) -> list[str]:
@@ -166,12 +166,12 @@ class PostgresStore(SqlStore):
     # --- writing
 
     async def apply(self, command: Command[R]) -> R:
-        """See ``Store.apply``. Rows of ``Admit`` and ``Settle`` that go through different lanes are independent."""
+        """See ``Store.apply``. Rows of ``Admit`` and ``Settle`` may use different connections."""
         check_storable(command)
         if isinstance(command, SaveJobs):
             await self._raise_longest_retention(command)
         if not self._group_commits:
-            raise StoreUnavailable("the store is not open")
+            raise StoreUnavailable("the store is not open; open it first")
         (connection, part), *others = route(command, self._work_connections)
         if not others:
             try:
@@ -182,11 +182,11 @@ class PostgresStore(SqlStore):
             sent = [self._group_commits[connection].submit(part) for connection, part in ((connection, part), *others)]
             return join_part_results(command, await _gather_results(sent))  # type: ignore[no-any-return]
         except ChronosError:
-            self._resent_requests.add(command)  # a part of it may have been applied
+            self._resent_requests.add(command)  # some parts may have been applied
             raise
 
     async def _raise_longest_retention(self, command: SaveJobs) -> None:
-        """Before a job wants its history for longer than any before it, see to it that it is kept so long."""
+        """Before a job is saved that keeps its history longest, make sure that no partition is dropped too early."""
         longest_us = max((row.gate.keep_age_us for row in command.rows), default=0)
         if longest_us > self._longest_retention_us:
             await self._run_on_reader(lambda connection: partitions.raise_longest_retention(connection, longest_us))
@@ -200,7 +200,7 @@ class PostgresStore(SqlStore):
     # --- reading
 
     async def _read(self, steps: Steps[T]) -> T:
-        """All of a read's statements see the same commit. One that is cut off at its beginning begins again."""
+        """Run a read on one snapshot. It is retried if the connection is lost at its first statement."""
         walk = TransactionSteps(steps)
         first = walk.query
 
@@ -222,8 +222,9 @@ class PostgresStore(SqlStore):
         return walk.answer  # type: ignore[no-any-return]
 
     async def _call_or_terminate(self, connection: Connection, call: Callable[[Connection], Awaitable[T]]) -> T:
-        """Call with a connection, and end it if the caller gives up: a pool waits for the answer of a cancelled call,
-        which does not come while the network hangs.
+        """Call with a connection. If the caller is canceled, terminate the connection.
+
+        The pool would wait for the answer of the canceled call, which does not come while the network hangs.
         """
         try:
             await self._discard_old_plans(connection)
@@ -233,7 +234,7 @@ class PostgresStore(SqlStore):
             raise
 
     async def _discard_old_plans(self, connection: Connection) -> None:
-        """Reads, too, must not go by plans that were made for tables of another size."""
+        """Discard plans that were made for tables of another size (see ``connection``)."""
         session, now_s = connection.get_server_pid(), asyncio.get_running_loop().time()
         if now_s - self._plans_discarded_s.get(session, 0.0) >= REPLAN_S:
             await connection.execute("discard plans")
@@ -245,28 +246,28 @@ class PostgresStore(SqlStore):
     async def _run_on_reader(
         self, call: Callable[[Connection], Awaitable[T]], *, may_retry: Callable[[], bool] = lambda: True
     ) -> T:
-        """Call with a connection of the pool; on another one when the connection is lost, as long as it may."""
+        """Call with a connection of the pool. If it is lost, try another one while ``may_retry`` allows it."""
         while True:
             if self._pool is None:
-                raise StoreUnavailable("the store is not open")
+                raise StoreUnavailable("the store is not open; open it first")
             try:
                 async with self._pool.acquire() as connection:
-                    found = await self._call_or_terminate(connection, call)
+                    result = await self._call_or_terminate(connection, call)
             except DRIVER_ERRORS as error:
                 if not is_connection_lost(error) or not may_retry():
                     raise to_store_error(error, self._place) from error
                 await self._reconnect_policy.wait_or_raise(error)
             else:
                 self._reconnect_policy.reset()
-                return found
+                return result
 
 
 async def _skip_reset(connection: Connection) -> None:
-    """Nothing to reset: what a read set ended with its transaction, or with its connection."""
+    """No-op: the settings of a read end with its transaction or its connection."""
 
 
 async def _gather_results(sent: Sequence[asyncio.Future[Any]]) -> list[Any]:
-    """All answers, when all are there; or the first error among them."""
+    """Wait for all answers. Raises the first error among them."""
     answers = await asyncio.gather(*map(asyncio.shield, sent), return_exceptions=True)
     for answer in answers:
         if isinstance(answer, BaseException):

@@ -1,13 +1,13 @@
-"""One writing connection: applies batches, each in one transaction, whatever becomes of the connection meanwhile.
+"""One writing connection: applies batches, each in one transaction, and recovers when the connection is lost.
 
-What can go wrong, and what follows:
+Errors and what follows:
 
-    an error of one command       roll back; what came before it, itself and what comes after are applied by themselves
-    another got in the way        roll back, begin again (serialization, deadlock, the same thing created twice)
-    cut before COMMIT was sent    nothing happened: begin again on a new connection
-    cut after COMMIT was sent     the transaction carries a note; whether it is there says whether all of it is. If so
-                                  the answers, known before the commit, hold; if not, begin again
-    cut in a standalone statement       send it again as ``resent``: the command finds what it did by its request id
+    error of one command             roll back; apply the commands before it, the command, and those after it separately
+    conflict                         roll back and retry (serialization, deadlock, the same row created twice)
+    lost before COMMIT was sent      nothing was written: retry on a new connection
+    lost after COMMIT was sent       each transaction inserts a note. If the note exists, the transaction was committed
+                                     and the answers, known before the commit, are returned; otherwise retry
+    lost in a standalone statement   send it again as ``resent``: the command finds what it did by its request id
 """
 
 import asyncio
@@ -39,21 +39,21 @@ from chronos.store.sql.query import Query, Row, Steps
 from chronos.store.sql.user_statements import statement_failed
 
 MAX_CONFLICTS = 6
-_NOTES_PER_DELETE = 64  # deleted together, with a later commit
+_NOTES_PER_DELETE = 64  # deleted together by a later commit
 _LOCK = "select count(*) from (select 1 from gate where job = any($1::uuid[]) order by job for update) as locked"
 _SELECT_KEYS_IN_USE = "select exists (select from key_gate where active > 0 or queued > 0)"
 _SELECT_NOTE = "select 1 from sent where id = $1"
 
 
 class _CommitInFlight(NamedTuple):
-    """A transaction that was about to be committed: the note it carries and what it answers."""
+    """A transaction whose COMMIT was sent: its note and its answers."""
 
     note: bytes
     answers: list[Any]
 
 
 class _BatchError(Exception):
-    """A batch did not come to its end: by which error, in which of its commands, and how far it had come."""
+    """A batch failed: with which error, in which of its commands, and how far it was."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class _BatchError(Exception):
 
 
 class _RefusedCommands(NamedTuple):
-    """The error of some neighbouring commands of a batch; nothing of the batch was applied."""
+    """The error of some neighbouring commands. Nothing of their batch was applied."""
 
     error: Exception
     first: int
@@ -75,7 +75,7 @@ class _RefusedCommands(NamedTuple):
 
 
 class WriteConnection:
-    """Applies batches one after the other."""
+    """Applies batches one after the other on one connection."""
 
     def __init__(
         self,
@@ -93,24 +93,23 @@ class WriteConnection:
         self._one_by_one = False
 
     async def run(self, commands: Sequence[Command[Any]]) -> list[Any]:
-        """The answer of each command, or its error: its own alone, or that the store is not to be had."""
+        """Return the answer or the error of each command."""
         answers: list[Any] = []
         for batch in self._batches(commands):
             answers += await self._run(batch)
         return answers
 
     async def close(self) -> None:
-        """Let go of the connection."""
         await self._reconnecting.close()
 
     async def _on_replan(self, connection: Connection) -> None:
         self._one_by_one = await connection.fetchval(_SELECT_KEYS_IN_USE)
 
     def _batches(self, commands: Sequence[Command[Any]]) -> list[Sequence[Command[Any]]]:
-        """What goes into one transaction: everything, unless there are concurrency keys, or was a deadlock lately.
+        """Split commands into transactions: one for all, unless concurrency keys are in use or a deadlock occurred.
 
-        Each command locks gates and then keys, in order. What keys it will lock it does not know beforehand, so two
-        commands in one transaction could lock keys out of order.
+        Each command locks gates and then keys, in order. It does not know its keys beforehand, so two commands in one
+        transaction could lock keys out of order.
         """
         if not self._one_by_one:
             return [commands]
@@ -138,7 +137,7 @@ class WriteConnection:
         return answers
 
     async def _apply_or_refuse(self, commands: Sequence[Command[Any]]) -> list[Any] | _RefusedCommands:
-        """Apply all of the commands, or find out which of them cannot be applied."""
+        """Apply all of the commands, or find which of them fail."""
         resent = False
         conflicts = 0
         committing: _CommitInFlight | None = None
@@ -185,7 +184,7 @@ class WriteConnection:
         for command in commands:
             self._resent_requests.add(command)
 
-    # --- one try
+    # --- one transaction
 
     async def _transaction(
         self, connection: Connection, commands: Sequence[Command[Any]], *, resent: bool
@@ -196,7 +195,7 @@ class WriteConnection:
             if not is_connection_lost(stopped.error):
                 await self._roll_back(connection)
             raise
-        except BaseException:  # cancelled in the middle: nobody knows what the connection is in for
+        except BaseException:  # canceled: the state of the connection is unknown
             self._reconnecting.lose()
             raise
 
@@ -236,12 +235,12 @@ class WriteConnection:
             await connection.fetch(_LOCK, jobs)
 
     def _commit(self, note: bytes) -> str:
-        """One message to the server: the note, and the commit."""
-        forget = ""
+        """Return one message that inserts the note and commits."""
+        delete_notes = ""
         if len(self._old_notes) >= _NOTES_PER_DELETE:
-            forget = f"delete from sent where id in ({', '.join(map(_literal, self._old_notes))}); "
+            delete_notes = f"delete from sent where id in ({', '.join(map(_literal, self._old_notes))}); "
             self._old_notes.clear()
-        return f"{forget}insert into sent (id) values ({_literal(note)}); commit"
+        return f"{delete_notes}insert into sent (id) values ({_literal(note)}); commit"
 
     async def _roll_back(self, connection: Connection) -> None:
         if connection.is_closed() or not connection.is_in_transaction():
@@ -253,7 +252,7 @@ class WriteConnection:
 
 
 class TransactionSteps:
-    """Steps on their way: the statement that comes next, or, after the last one, the answer."""
+    """Runs steps one by one. ``query`` is the next statement; after the last one, None, and ``answer`` is set."""
 
     def __init__(self, steps: Steps[Any]) -> None:
         self._steps = steps
@@ -262,7 +261,7 @@ class TransactionSteps:
         self._send_rows(None)
 
     async def finish(self, connection: Connection) -> Any:
-        """Run all statements that are left."""
+        """Run all remaining statements."""
         while self.query is not None:
             await self.step(connection)
         return self.answer
@@ -274,12 +273,12 @@ class TransactionSteps:
             rows = query.rows
             args = _to_driver_args(query.args) if query.from_user else query.args
             try:
-                found = await connection.fetch(query.sql, *args, *(() if rows is None else to_column_arrays(rows)))
+                rows_found = await connection.fetch(query.sql, *args, *(() if rows is None else to_column_arrays(rows)))
             except Exception as error:
                 if query.from_user and is_user_statement_error(error) and not connection.is_closed():
                     raise statement_failed(error) from error
                 raise
-            self._send_rows([tuple(row) for row in found])
+            self._send_rows([tuple(row) for row in rows_found])
 
     def _send_rows(self, rows: list[Row] | None) -> None:
         try:
@@ -289,7 +288,7 @@ class TransactionSteps:
 
 
 def _to_driver_args(args: Sequence[Any]) -> list[Any]:
-    """A user's arguments: ids are bytes on our connections."""
+    """Convert the arguments of a user's statement: our connections pass UUIDs as bytes."""
     return [arg.bytes if isinstance(arg, UUID) else arg for arg in args]
 
 
@@ -301,15 +300,16 @@ async def _was_committed(connection: Connection, committing: _CommitInFlight) ->
 
 
 def _list_gates_to_lock(commands: Sequence[Command[Any]]) -> list[bytes]:
-    """Gates to lock before all else: those of all commands, where one would wait while an earlier one holds some.
+    """Return the gates to lock first: those of all commands, if one would wait while an earlier one holds locks.
 
-    So a batch locks gates in order, as a single command does. (Admissions of plain jobs wait for nobody, but hold.)
+    So a batch locks gates in order, as a single command does. Admissions that are not ``careful`` hold locks, but never
+    wait for one.
     """
-    waited_for = [list_awaited_gates(command) for command in commands]
-    holding = [bool(jobs) or isinstance(command, Admit) for command, jobs in zip(commands, waited_for, strict=True)]
-    if not any(jobs and any(holding[:i]) for i, jobs in enumerate(waited_for)):
+    awaited = [list_awaited_gates(command) for command in commands]
+    holding = [bool(jobs) or isinstance(command, Admit) for command, jobs in zip(commands, awaited, strict=True)]
+    if not any(jobs and any(holding[:i]) for i, jobs in enumerate(awaited)):
         return []
-    return sorted({job for jobs in waited_for for job in jobs})
+    return sorted({job for jobs in awaited for job in jobs})
 
 
 def _literal(note: bytes) -> str:

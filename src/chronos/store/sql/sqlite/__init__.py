@@ -1,4 +1,4 @@
-"""The SQLite engine: the file, the writer thread, hot statements.
+"""The SQLite engine: the file, the writer thread, the hot path.
 
 Statements that both engines run belong in ``sql``.
 """

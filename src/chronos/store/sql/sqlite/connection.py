@@ -1,4 +1,4 @@
-"""The file of a SQLite store: connecting to it, checking it, bringing its schema up to date, copying it."""
+"""Opens, checks, migrates, copies and restores the file of a SQLite store."""
 
 import os
 from contextlib import closing, suppress
@@ -17,38 +17,38 @@ from chronos.store.sql.sqlite.errors import to_store_error
 from chronos.store.sql.sqlite.hot_path import build_temp_views_sql
 
 _BUSY_MS = 10_000
-_CHECK_STEPS = 2_000_000  # of the virtual machine: a look at a small file whole, at a large one in part
-_WRITER_CACHE_KB = 32 * 1024  # more than that costs: where a page splits, the commit looks at every page that is kept
-_STATEMENT_CACHE_SIZE = 500  # that a connection keeps prepared: more than there are
-_MODE = 0o600  # of a file that is made here: jobs may hold what is nobody else's business
+_CHECK_STEPS = 2_000_000  # of SQLite's virtual machine: checks all of a small file and a part of a large one
+_WRITER_CACHE_KB = 32 * 1024  # a larger cache is slower: after a page split, the commit visits every cached page
+_STATEMENT_CACHE_SIZE = 500  # more than there are statements
+_MODE = 0o600  # jobs may contain secrets
 _SIDE_FILES = ("-wal", "-shm", "-journal")
-_LOOK_S = 1.0
+_CHECK_INTERVAL_S = 1.0
 _DIALECT = SqliteDialect()
 
 
 class FilePlace:
-    """Where the file of an open store is, which somebody may move away or replace: it would be written on, in vain."""
+    """Detects that the file of an open store was moved or replaced. Writes to it would be lost."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._file = _read_file_id(path)
-        self._look_s = 0.0
+        self._next_check_s = 0.0
 
     def check(self) -> None:
-        """Raises ``StoreBroken`` when another file is there, or none. It looks once a second at most."""
+        """Raise ``StoreBroken`` if the path has no file or another one. Checks at most once per second."""
         now_s = monotonic()
-        if now_s < self._look_s:
+        if now_s < self._next_check_s:
             return
         if _read_file_id(self._path) != self._file:
             raise StoreBroken(
-                f"{self._path} is not the file any more that was opened: somebody has moved, removed or replaced it; "
-                "stop whatever uses it, see to it that the right file is there, and start again"
+                f"{self._path} was moved, removed or replaced while the store was open; "
+                "stop every process that uses it, put the right file back, and start again"
             )
-        self._look_s = now_s + _LOOK_S
+        self._next_check_s = now_s + _CHECK_INTERVAL_S
 
 
 def connect(path: Path | None) -> apsw.Connection:
-    """A connection to a file, or to a new store in memory."""
+    """Open a connection to a file, or to a new store in memory."""
     connection = apsw.Connection(":memory:" if path is None else str(path), statementcachesize=_STATEMENT_CACHE_SIZE)
     _prepare(connection)
     return connection
@@ -56,7 +56,7 @@ def connect(path: Path | None) -> apsw.Connection:
 
 def _prepare(connection: apsw.Connection) -> None:
     connection.set_busy_timeout(_BUSY_MS)
-    # Plans do not look at the values they are run with; else a statement with a limit is prepared anew each time.
+    # Plans do not depend on argument values; otherwise a statement with a limit would be prepared again each time.
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     connection.execute("pragma cache_size = -65536")
     connection.execute("pragma temp_store = memory")
@@ -64,19 +64,19 @@ def _prepare(connection: apsw.Connection) -> None:
 
 
 def connect_reader(path: Path | None) -> apsw.Connection:
-    """A connection that cannot write."""
+    """Open a connection that cannot write."""
     connection = connect(path)
     connection.execute("pragma query_only = on")
     return connection
 
 
 def connect_writer(path: Path | None) -> apsw.Connection:
-    """The connection that writes: the file is sound, of this release's schema, and every commit is on disk."""
+    """Open the writing connection: check and migrate the file, and make every commit durable."""
     if path is not None:
-        _make(path)
+        _create_file(path)
     connection = connect(path)
     if connection.readonly("main"):
-        raise StoreUnavailable(f"{path} can be read, but not written; check the permissions of the file")
+        raise StoreUnavailable(f"{path} is read-only; check the permissions of the file")
     check_file(connection, path)
     connection.execute("pragma journal_mode = wal")
     connection.execute("pragma synchronous = full")
@@ -86,65 +86,65 @@ def connect_writer(path: Path | None) -> apsw.Connection:
     return connection
 
 
-def _make(path: Path) -> None:
-    """An empty file, if there is none; SQLite itself would let everybody read it."""
+def _create_file(path: Path) -> None:
+    """Create an empty file unless it exists. SQLite itself would make it readable for every user."""
     log = path.with_name(path.name + "-wal")
-    if log.exists() and log.stat().st_size and not path.exists():  # it would be deleted, with what it holds
+    if log.exists() and log.stat().st_size and not path.exists():  # SQLite would delete the log with its commits
         raise StoreBroken(
-            f"{log} is there, and the file that it belongs to is not; bring {path.name} back to it, "
+            f"found {log}, but not the database file it belongs to; move {path.name} back next to it, "
             "or move the log to where that file is now"
         )
-    with suppress(OSError):  # it is there already, or SQLite will tell what is wrong
+    with suppress(OSError):  # it exists, or SQLite reports the problem
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, _MODE))
 
 
 def create_temp_views(connection: apsw.Connection) -> None:
-    """What a connection that writes needs beside the tables."""
+    """Create the temporary views of the hot path, which a writing connection needs."""
     connection.execute(build_temp_views_sql(_DIALECT))
 
 
 def check_file(connection: apsw.Connection, path: Path | None) -> None:
-    """A quick look at the file: whole when it is small, as far as a moment allows when it is large."""
+    """Run SQLite's quick check: all of a small file, and a part of a large one."""
     connection.set_progress_handler(lambda: True, _CHECK_STEPS)
     try:
-        found = connection.execute("pragma quick_check(1)").fetchall()
+        result = connection.execute("pragma quick_check(1)").fetchall()
     except apsw.InterruptError:
         return
     finally:
         connection.set_progress_handler(None)
-    if found != [("ok",)]:
-        raise StoreBroken(f"{path} is damaged ({found[0][0]}); restore a backup")
+    if result != [("ok",)]:
+        raise StoreBroken(f"{path} is damaged ({result[0][0]}); restore a backup")
 
 
 def restore(copy: Path, target: Path) -> None:
-    """Make a backup the store again, under a name that is free; what it holds is checked first.
+    """Check a backup and copy it to ``target``, which must not exist.
 
-    Stop whatever uses the store before: a running server would go on writing into the file it has open.
+    Stop every process that uses the store first: a running server would continue to write to its open file.
     """
     if not copy.exists():
-        raise NotFound(f"{copy} does not exist; name the file that a backup wrote")
+        raise NotFound(f"backup {copy} does not exist; check the path")
     _check_target_is_free(target)
     try:
         with closing(_connect_copy(copy)) as connection:
             check_file(connection, copy)
             if not connection.execute("select 1 from sqlite_schema where name = 'gate'").fetchall():
-                raise StoreBroken(f"{copy} is no backup of a Chronos store")
+                raise StoreBroken(f"{copy} is not a backup of a Chronos store; choose another file")
             copy_to(connection, target)
     except apsw.Error as error:
         raise to_store_error(error, copy) from error
 
 
 def copy_to(connection: apsw.Connection, target: Path) -> None:
-    """SQLite's own online backup, a few pages at a time; the target is there when it is whole.
+    """Copy a store with SQLite's online backup, a few pages at a time. The target appears when it is complete.
 
-    All of it is read in one transaction: else it would begin again whenever somebody has written meanwhile.
+    The copy is read in one transaction. Otherwise SQLite would restart it after every write.
     """
     _check_target_is_free(target)
     try:
         handle, name = mkstemp(prefix=f"{target.name}.", suffix=".partial", dir=target.parent)
     except OSError as error:
         raise StoreUnavailable(
-            f"{target} cannot be written ({error.strerror}); check that its folder exists and may be written"
+            f"{target} cannot be written ({error.strerror}); check that its folder exists and is writable"
         ) from error
     os.close(handle)
     partial = Path(name)
@@ -167,19 +167,19 @@ def copy_to(connection: apsw.Connection, target: Path) -> None:
 
 
 def _check_target_is_free(target: Path) -> None:
-    """A log that is left of another store would be played into the new file, which breaks it or undoes it."""
+    """Raise ``Invalid`` if the target or a side file exists: SQLite would replay an old log into the new file."""
     if target.exists():
-        raise Invalid(f"{target} exists already; move it away or give another name")
+        raise Invalid(f"{target} exists already; move it or choose another name")
     left = [name for name in (target.name + suffix for suffix in _SIDE_FILES) if target.with_name(name).exists()]
     if left:
         raise Invalid(
-            f"{' and '.join(left)} in {target.parent.absolute()} belong to the store that was {target.name}; "
-            "stop its server, and move all of its files away together, or give another name"
+            f"found {' and '.join(left)} of an earlier {target.name} in {target.parent.absolute()}; "
+            "stop its server and move all of its files together, or choose another name"
         )
 
 
 def _connect_copy(path: Path) -> apsw.Connection:
-    """A connection to a backup. A whole one is only read, so it may lie where nobody can write."""
+    """Open a connection to a backup. Without side files it is opened as immutable, so its folder may be read-only."""
     if any(path.with_name(path.name + suffix).exists() for suffix in _SIDE_FILES):
         return connect(path)
     address = f"file:{quote(str(path.absolute()))}?immutable=1"
@@ -189,26 +189,26 @@ def _connect_copy(path: Path) -> apsw.Connection:
 
 
 def _read_file_id(path: Path) -> tuple[int, int] | None:
-    """Which file it is: device and inode."""
+    """Return the device and inode of a file, or None."""
     try:
-        found = path.stat()
+        stat = path.stat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return stat.st_dev, stat.st_ino
 
 
 def _migrate(connection: apsw.Connection, path: Path | None) -> None:
-    """Bring the schema up to date. A user's own tables may be there, and stay as they are."""
+    """Bring the schema up to date. Tables of the user in the same file are not touched."""
     connection.execute("begin immediate")
     try:
         connection.execute(migrations.CREATE_META)
-        found, minimum = _schema(connection, path)
-        for migration in migrations.find_pending(found, minimum):
+        current, minimum = _schema(connection, path)
+        for migration in migrations.find_pending(current, minimum):
             for statement in migration.statements(_DIALECT):
                 try:
                     connection.execute(statement)
                 except apsw.SQLError as error:
-                    if found == 0 and "already exists" in str(error):
+                    if current == 0 and "already exists" in str(error):
                         raise _to_foreign_file_error(path, str(error)) from error
                     raise
             oldest = max(migration.minimum, migration.sqlite_minimum)
@@ -221,7 +221,7 @@ def _migrate(connection: apsw.Connection, path: Path | None) -> None:
 
 
 def _schema(connection: apsw.Connection, path: Path | None) -> tuple[int, int]:
-    """The version that the file has, and the oldest one that can work on it; 0: it is no store yet."""
+    """Return the schema version of the file and the oldest one that can work with it; 0 for a new file."""
     try:
         rows: list[Row] = connection.execute("select name, value from meta").fetchall()
         meta = {name: int(value) for name, value in rows}
@@ -230,7 +230,5 @@ def _schema(connection: apsw.Connection, path: Path | None) -> tuple[int, int]:
     return meta.get("schema", 0), meta.get("schema_minimum", 0)
 
 
-def _to_foreign_file_error(path: Path | None, what: str) -> StoreBroken:
-    return StoreBroken(
-        f"{path} holds something else than a Chronos store, which would be in its way ({what}); give another file"
-    )
+def _to_foreign_file_error(path: Path | None, problem: str) -> StoreBroken:
+    return StoreBroken(f"{path} contains tables of another program with the same names ({problem}); use another file")

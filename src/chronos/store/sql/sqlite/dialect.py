@@ -1,4 +1,4 @@
-"""How SQLite writes what differs between the dialects."""
+"""SQLite's side of the Dialect protocol."""
 
 import re
 from collections.abc import Callable
@@ -9,26 +9,26 @@ from chronos.core.ids import ID_BYTES
 from chronos.store.sql.query import Rows
 
 _TRIGRAM_LENGTH = 3
-_PLACEHOLDER = re.compile(r"""('(?:[^']|'')*'|"[^"]*"|--[^\n]*)|\$(\d+)""")  # but not within what is quoted
+_PLACEHOLDER = re.compile(r"""('(?:[^']|'')*'|"[^"]*"|--[^\n]*)|\$(\d+)""")  # not inside quotes or comments
 
 
 class SqliteDialect:
-    """One writer at a time, so nothing needs locking."""
+    """SQL for SQLite, which has one writer at a time, so nothing is locked."""
 
     name = "sqlite"
     serial = True
     plans_from_statistics = False
 
     def types(self) -> dict[str, str]:
-        whole = "strict, without rowid"
+        options = "strict, without rowid"
         return {
             "id": "blob",
             "int": "integer",
             "text": "text",
             "filled": "",
-            "table": whole,
-            "history": whole,
-            "attempts": whole,
+            "table": options,
+            "history": options,
+            "attempts": options,
             "job": "strict",
         }
 
@@ -103,11 +103,11 @@ class SqliteDialect:
         return "", ""
 
     def to_driver_sql(self, sql: str) -> str:
-        return _PLACEHOLDER.sub(lambda found: found[1] or f"?{found[2]}", sql)
+        return _PLACEHOLDER.sub(lambda match: match[1] or f"?{match[2]}", sql)
 
 
 def to_json_rows(rows: Rows) -> str:
-    """SQLite's form of the ``Rows`` argument."""
+    """Return the ``Rows`` argument as JSON text, with ids in hex."""
     places = [i for i, kind in enumerate(rows.types) if kind == "i"]
     if not places:
         return msgspec.json.encode(rows.values).decode()

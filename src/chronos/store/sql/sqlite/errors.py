@@ -1,4 +1,4 @@
-"""What SQLite's errors mean, in sentences that say what to do; and users' own statements, whose errors are theirs."""
+"""SQLite errors as messages for a person, and the execution of users' statements."""
 
 from pathlib import Path
 
@@ -17,13 +17,13 @@ _ROW_OPERATIONS = (
     *(apsw.SQLITE_SELECT, apsw.SQLITE_READ, apsw.SQLITE_FUNCTION, apsw.SQLITE_RECURSIVE),
     *(apsw.SQLITE_INSERT, apsw.SQLITE_UPDATE, apsw.SQLITE_DELETE),
 )
-_DAMAGED = "{path} is no SQLite database, or a damaged one ({error}); restore a backup or give another file"
-_FILE_FORMAT_MESSAGES = ("unsupported file format",)  # a header like this is told without a code of its own
+_DAMAGED = "{path} is not a SQLite database, or it is damaged ({error}); restore a backup or use another file"
+_FILE_FORMAT_MESSAGES = ("unsupported file format",)  # SQLite has no error code for such a header
 _SENTENCES: tuple[tuple[tuple[type[apsw.Error], ...], type[ChronosError], str], ...] = (
     (
         (apsw.FullError,),
         StoreUnavailable,
-        "the disk that holds {path} is full; free some space, then try again: nothing was lost",
+        "the disk of {path} is full; free some space, then try again (no acknowledged change is lost)",
     ),
     (
         (apsw.ReadOnlyError, apsw.PermissionsError, apsw.AuthError),
@@ -33,7 +33,7 @@ _SENTENCES: tuple[tuple[tuple[type[apsw.Error], ...], type[ChronosError], str], 
     (
         (apsw.CantOpenError,),
         StoreUnavailable,
-        "{path} cannot be opened; check that its folder exists and may be written",
+        "{path} cannot be opened; check that its folder exists and is writable",
     ),
     (
         (apsw.NotADBError, apsw.CorruptError),
@@ -43,7 +43,7 @@ _SENTENCES: tuple[tuple[tuple[type[apsw.Error], ...], type[ChronosError], str], 
     (
         (apsw.BusyError, apsw.LockedError),
         StoreUnavailable,
-        "{path} is kept locked by another process; find it and stop it, or wait",
+        "{path} is locked by another process; stop that process, or wait and try again",
     ),
     (
         (apsw.IOError, apsw.NoMemError),
@@ -54,17 +54,17 @@ _SENTENCES: tuple[tuple[tuple[type[apsw.Error], ...], type[ChronosError], str], 
 
 
 def to_store_error(error: apsw.Error, path: Path | None) -> ChronosError:
-    """What went wrong with a file (None: in memory), and what to do."""
+    """Return the error for a person: what is wrong with the file (None: in memory) and what to do."""
     for kinds, build, sentence in _SENTENCES:
         if isinstance(error, kinds):
             return build(sentence.format(path=path or "memory", error=error))
     if str(error) in _FILE_FORMAT_MESSAGES:
         return StoreBroken(_DAMAGED.format(path=path or "memory", error=error))
-    return StoreBroken(f"{path or 'memory'}: {error} (says SQLite, and Chronos did not expect it)")
+    return StoreBroken(f"{path or 'memory'}: unexpected SQLite error ({error}); run chronos doctor")
 
 
 def execute_user_statement(connection: apsw.Connection, query: Query) -> list[Row]:
-    """Run a user's statement, which may touch rows and nothing else."""
+    """Run a user's statement, which may only read and write rows."""
     connection.authorizer = _authorize_row_operation
     try:
         return connection.execute(SqliteDialect().to_driver_sql(query.sql), query.args).fetchall()

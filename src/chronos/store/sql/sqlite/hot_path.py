@@ -1,10 +1,13 @@
 """The hot path on SQLite: admit, claim and settle, for one row and for many.
 
-SQLite has no data-modifying CTE, so what is decided about many rows is kept in a temporary table and written from
-there, by a handful of statements whatever their number. These are the body of a trigger, because each statement that
-is run from here hands the interpreter lock over (see ``query``): a batch is put into a view, and what was made of
-it is read as one packed row. One row by itself, which is what an idle node has, needs no table: it takes the shortest
-way, and when it is admitted the long one where that does not fit.
+SQLite has no data-modifying CTE. So the decisions about a batch go into a temporary table, from which a few statements
+write them. These statements are the body of a trigger, because each statement run from Python releases the interpreter
+lock (see ``query``):
+
+    batch ─► insert into a view ─► trigger: decide, write ─► temporary table ─► read as one packed row
+
+A single row, as on an idle node, needs no temporary table and takes a shorter path. An admission that this path does
+not handle falls back to the batch.
 """
 
 from collections.abc import Sequence
@@ -51,49 +54,47 @@ _format_history_insert = """
 
 
 class SqliteHotPath:
-    """All three of them."""
+    """Admits, claims and settles on SQLite."""
 
     def __init__(self, d: Dialect) -> None:
-        self._admission, self._claiming, self._settling = _AdmitStatements(), _ClaimStatements(d), _SettleStatements()
+        self._admissions, self._claims, self._settlements = _AdmitStatements(), _ClaimStatements(d), _SettleStatements()
 
     def admit(self, command: Admit, rows: Sequence[AdmitRow]) -> Steps[list[Admitted]]:
-        """The plain rows of the command: not keyed, not ``replace``."""
-        if len(rows) == 1 and (admitted := (yield from self._admission.one(command, rows[0]))) is not None:
+        """Admit the rows that are not ``careful``."""
+        if len(rows) == 1 and (admitted := (yield from self._admissions.one(command, rows[0]))) is not None:
             return [admitted]
-        return (yield from self._admission.many(command, rows))
+        return (yield from self._admissions.many(command, rows))
 
     def claim(self, command: Claim) -> Steps[list[Claimed]]:
-        """See ``Claim``. The best of a few lanes are read from each in order; of many lanes all that is ready is."""
+        """See ``Claim``. A few lanes are each read in order; of many lanes everything that is ready is read."""
         lanes = list(dict.fromkeys(command.lanes))
         if len(lanes) > _MAX_LANES_READ_IN_ORDER:
             rows = Rows("n", [(lane,) for lane in lanes])
-            return (
-                yield from self._claiming.run(self._claiming.many_lanes_statements, command, command.limit, (), rows)
-            )
+            return (yield from self._claims.run(self._claims.many_lanes_statements, command, command.limit, (), rows))
         return (
-            yield from self._claiming.run(
-                self._claiming.few_lanes_statements[len(lanes)], command, command.limit, lanes, None
+            yield from self._claims.run(
+                self._claims.few_lanes_statements[len(lanes)], command, command.limit, lanes, None
             )
         )
 
     def claim_late(self, command: Claim, limit: int) -> Steps[list[Claimed]]:
-        """What has waited too long for those it is meant for."""
+        """See ``Claim.late_lanes``."""
         rows = Rows("nn", command.late_lanes)
-        return (yield from self._claiming.run(self._claiming.late_lanes_statements, command, limit, (), rows))
+        return (yield from self._claims.run(self._claims.late_lanes_statements, command, limit, (), rows))
 
     def settle_in_one_statement(self, rows: Sequence[SettleRow]) -> Query | None:
-        """Of no use here: a transaction costs nothing but its commit."""
+        """Return None: on SQLite a transaction costs only its commit."""
         return None
 
     def settle(self, rows: Sequence[SettleRow]) -> Steps[SettleEffects]:
-        """Move rows to history and free their gates."""
+        """See ``HotPath``."""
         if len(rows) == 1:
-            return (yield from self._settling.one(rows[0]))
-        return (yield from self._settling.many(rows))
+            return (yield from self._settlements.one(rows[0]))
+        return (yield from self._settlements.many(rows))
 
 
 class _AdmitStatements:
-    """Instants become executions, as their gates say."""
+    """Statements that admit instants."""
 
     def __init__(self) -> None:
         columns = [column.split(":")[0] for column in ADMIT_ROW_COLUMNS.split()]
@@ -108,7 +109,7 @@ class _AdmitStatements:
             from temp.chronos_admitted as d where d.status <> {ALREADY_RECORDED}"""
 
     def one(self, command: Admit, row: AdmitRow) -> Steps[Admitted | None]:
-        """None, and nothing done, unless it runs, is ready or queued."""
+        """Admit one row. Returns None, with nothing written, unless it runs, is ready or is queued."""
         [values] = to_admit_rows([row]).values
         opened = yield Query(self._open_one, (command.node, command.now_us, command.request, *values))
         if not opened:
@@ -124,12 +125,12 @@ class _AdmitStatements:
 
 
 class _ClaimStatements:
-    """The best of what is ready begins to run: read first, as it will be, then written."""
+    """Statements that claim ready executions. A batch is read first, with its new values, and then written."""
 
     def __init__(self, d: Dialect) -> None:
         ready = f"status = {READY} and held = 0"
         best = "order by rank, id limit $1"
-        one = [
+        best_of_lane = [
             f"select id, rank from active where {ready} and lane = ${5 + i} {best}"
             for i in range(_MAX_LANES_READ_IN_ORDER)
         ]
@@ -137,7 +138,7 @@ class _ClaimStatements:
             on a.lane = i.lane and a.status = {READY} and a.held = 0 and {LATE_CONDITION}
             order by a.rank, a.id limit $1"""
         self.few_lanes_statements = [_build_claim_statements(f"{ready} and lane = $5 {best}")] * 2 + [
-            _build_claim_statements(f"id in (select id from ({_union_all(one[:count])}) {best}) {best}")
+            _build_claim_statements(f"id in (select id from ({_union_all(best_of_lane[:count])}) {best}) {best}")
             for count in range(2, _MAX_LANES_READ_IN_ORDER + 1)
         ]
         self.many_lanes_statements = _build_claim_statements(f"{ready} and lane in {d.rows(5, 'lane:n')} {best}")
@@ -146,38 +147,43 @@ class _ClaimStatements:
     def run(
         self, statements: tuple[str, str, str], command: Claim, limit: int, lanes: Sequence[int], rows: Rows | None
     ) -> Steps[list[Claimed]]:
-        at_once, read, write = statements
+        claim_one, read, write = statements
         args = (limit, command.node, command.now_us, command.request, *lanes)
         if limit == 1:
-            return to_claimed_rows((yield Query(at_once, args, rows)))
-        found = unpack_columns((yield Query(read, args, rows))[0], ids=2)
-        if not found[0]:
+            return to_claimed_rows((yield Query(claim_one, args, rows)))
+        columns = unpack_columns((yield Query(read, args, rows))[0], ids=2)
+        if not columns[0]:
             return []
         yield Query(write, args, rows)
-        found[_CAUSE] = [CAUSE_BY_NUMBER[cause] for cause in found[_CAUSE]]
-        return [tuple.__new__(Claimed, row) for row in zip(*found, strict=True)]
+        columns[_CAUSE] = [CAUSE_BY_NUMBER[cause] for cause in columns[_CAUSE]]
+        return [tuple.__new__(Claimed, row) for row in zip(*columns, strict=True)]
 
 
 def _union_all(queries: Sequence[str]) -> str:
     return " union all ".join(f"select * from ({query})" for query in queries)
 
 
-def _build_claim_statements(which: str) -> tuple[str, str, str]:
-    """Claim and answer at once; or answer, and claim. Arguments: limit, node, now, request, those of ``which``."""
+def _build_claim_statements(condition: str) -> tuple[str, str, str]:
+    """Return three statements: claim and return rows; only read them; only claim.
+
+    Arguments: limit, node, now, request, and those of ``condition``.
+    """
     write = f"""update active set status = {RUNNING}, owner = $2, token = {next_claim_sql("token")},
         started_us = coalesce(started_us, $3), attempt_us = $3, request = $4
-        where id in (select id from active where {which})"""
-    will_be = CLAIMED_COLUMNS.replace("token", f"{next_claim_sql('token')} as token").replace(
+        where id in (select id from active where {condition})"""
+    new_values = CLAIMED_COLUMNS.replace("token", f"{next_claim_sql('token')} as token").replace(
         "started_us", "coalesce(started_us, $3) as started_us"
     )
     ids, others = CLAIMED_COLUMNS.split(", ")[:2], [*CLAIMED_COLUMNS.split(", ")[2:], "last_run_us"]
     last_run = f"{last_run_sql('active')} as last_run_us"
-    read = f"select {pack_columns_sql(ids, others)} from (select {will_be}, {last_run} from active where {which})"
+    read = (
+        f"select {pack_columns_sql(ids, others)} from (select {new_values}, {last_run} from active where {condition})"
+    )
     return f"{write} returning {claimed_columns('active')}", read, write
 
 
 class _SettleStatements:
-    """What ran goes to history, and off its gate."""
+    """Statements that settle executions."""
 
     def __init__(self) -> None:
         self._select_one = f"""
@@ -198,10 +204,10 @@ class _SettleStatements:
         )
 
     def one(self, row: SettleRow) -> Steps[SettleEffects]:
-        found = yield Query(self._select_one, (row.id, row.token))
-        if not found:
+        rows = yield Query(self._select_one, (row.id, row.token))
+        if not rows:
             return SettleEffects([], [], [], set())
-        [(job, scheduled_us, number, key, queued, followed)] = found
+        [(job, scheduled_us, number, key, queued, followed)] = rows
         outcome = (int(row.status), row.code.value, row.message, row.finished_us, row.detail)
         yield Query(self._end_one, (row.id, *outcome, number, row.token, scheduled_us))
         keys = [(key, 1)] if key is not None else []
@@ -218,14 +224,16 @@ class _SettleStatements:
 
 
 def build_temp_views_sql(d: Dialect) -> str:
-    """What a connection that writes needs beside the tables: the views that batches are put into.
+    """Return the statements that create the temporary views and triggers of a writing connection.
 
-    Their names are found before those of tables, so they must be none that a user's own statements would mean.
+    A temporary name hides a table of the same name, so these start with ``chronos_``: no user's statement means them.
     """
     outcome = "id:i token:n status:n code:t message:t finished_us:n detail:t"
-    said = ("status", "code", "message", "finished_us", "number")
-    ended = _format_history_insert(**{name: f"s.{name}" for name in said}, detail="s.detail")
-    one = _format_history_insert(**{name: f"new.{name}" for name in said}, detail="coalesce(new.detail, a.detail)")
+    outcome_columns = ("status", "code", "message", "finished_us", "number")
+    ended = _format_history_insert(**{name: f"s.{name}" for name in outcome_columns}, detail="s.detail")
+    ended_one = _format_history_insert(
+        **{name: f"new.{name}" for name in outcome_columns}, detail="coalesce(new.detail, a.detail)"
+    )
     return f"""
         create temp table chronos_admitted (id blob, job blob, scheduled_us int, next_us int, rank int, status int,
             token int, version int, lane int, exclusive int, code text, ran_us int);
@@ -259,7 +267,7 @@ def build_temp_views_sql(d: Dialect) -> str:
         create temp view chronos_ending as select null as id, null as status, null as code, null as message,
             null as finished_us, null as detail, null as number, null as token, null as ran_us;
         create temp trigger chronos_end instead of insert on chronos_ending begin
-            {one} from active as a where a.id = new.id;
+            {ended_one} from active as a where a.id = new.id;
             delete from active where id = new.id;
             update gate set active = active - 1, seq = max(seq, new.token >> {TURN_BITS}),
                 ran_us = max(coalesce(ran_us, new.ran_us), new.ran_us) where number = new.number;

@@ -1,16 +1,19 @@
-"""Two copies of SQLite in one process: the other one may look at a store's file, and can do no harm.
+"""Guards a store's file against a second SQLite library in the same process.
 
-Chronos brings a SQLite of its own; the standard library's ``sqlite3`` is another copy. A file's locks belong to the
-process as a whole, so the two do not see each other's. Left alone, a program that merely looked at its store with
-``sqlite3`` would take itself for the last one when it closes the file, and delete the log that the store writes to,
-with all that was acknowledged since; and two writers that do not see each other would break the file. So, while a
-store is open, the other copy has it open, too, twice:
+Chronos uses its own SQLite (apsw); the standard library's ``sqlite3`` is another copy. POSIX file locks belong to the
+process, so the two copies do not see each other's locks. Without a guard:
 
-    to read     then nobody there is the last one; and having only read, it leaves no trace when it is closed
-    to write    without ever doing so: whoever else wants to, there, is told that the database is locked
+- A program that only reads its store with ``sqlite3`` would consider itself the last user when it closes the file, and
+  delete the WAL that the store writes to, with acknowledged commits.
+- Two writers that do not see each other would damage the file.
 
-It takes itself for the first one when it opens the file, too, and begins the index of the log anew, under the hands of
-our own copy. So stores of one process open and close files in turn, under ``OPEN_CLOSE_LOCK``.
+So while a store is open, ``sqlite3`` has the file open too, with two connections:
+
+    read     then no other ``sqlite3`` connection is the last one; closing it leaves no trace
+    write    holds the write lock without writing: other ``sqlite3`` writers get "database is locked"
+
+When ``sqlite3`` opens the file, it also considers itself the first user and resets the index of the WAL while our copy
+uses it. So the stores of one process open and close files one at a time, under ``OPEN_CLOSE_LOCK``.
 """
 
 from contextlib import closing
@@ -29,22 +32,22 @@ if TYPE_CHECKING:
 _BUSY_S = 10.0
 _File = tuple[int, int]  # device and inode
 OPEN_CLOSE_LOCK = RLock()
-_guards_by_file: dict[_File, tuple[list["Connection"], int]] = {}  # with the number of stores that have the file open
+_guards_by_file: dict[_File, tuple[list["Connection"], int]] = {}  # connections, and the number of open stores
 
 
 class LockGuard:
-    """The other copy's hold on the file of an open store; those of one file share it."""
+    """The guard connections of an open store. Stores of the same file share them."""
 
     def __init__(self, path: Path) -> None:
-        """The store has the file open already, in the same turn, and must let go of it after this."""
-        found = path.stat()
-        self._file = found.st_dev, found.st_ino
+        """Guard a file that the store has already opened under ``OPEN_CLOSE_LOCK``, and closes after the guard."""
+        stat = path.stat()
+        self._file = stat.st_dev, stat.st_ino
         with OPEN_CLOSE_LOCK:
             connections, stores = _guards_by_file.get(self._file) or (_open_guard_connections(path), 0)
             _guards_by_file[self._file] = connections, stores + 1
 
     def close(self) -> None:
-        """Let go, unless another store has the file."""
+        """Close the guard, unless another store uses the same file."""
         with OPEN_CLOSE_LOCK:
             connections, stores = _guards_by_file.pop(self._file)
             if stores > 1:
@@ -55,15 +58,15 @@ class LockGuard:
 
 def _open_guard_connections(path: Path) -> "list[Connection]":
     if not apsw.using_amalgamation:
-        return []  # apsw was built with the system's SQLite, which is most likely the standard library's, too
+        return []  # apsw uses the system's SQLite, most likely the same as the standard library
     try:
-        import sqlite3  # noqa: PLC0415 - a Python without it has nothing to be guarded against
+        import sqlite3  # noqa: PLC0415 - a Python without it needs no guard
     except ImportError:
         return []
     connections: list[Connection] = []
     address = f"file:{quote(str(path.absolute()))}"
     try:
-        # Neither looks at the tables: an older copy may not understand what ours made of them.
+        # Neither statement reads tables: an older library may not understand our schema.
         for mode, statement in (("ro", "pragma schema_version"), ("rw", "begin immediate")):
             url = f"{address}?mode={mode}"
             connections.append(
@@ -74,20 +77,23 @@ def _open_guard_connections(path: Path) -> "list[Connection]":
     except (sqlite3.Error, apsw.Error) as error:
         _close(connections)
         raise StoreUnavailable(
-            f"{path} is being written to by another connection of this process or of another one ({error}); "
+            f"{path} is being written by another connection, in this process or another ({error}); "
             "commit or close it, then try again"
         ) from error
     return connections
 
 
 def _close(connections: "list[Connection]") -> None:
-    """The one that reads comes last."""
+    """Close the connections, the reading one last."""
     while connections:
         connections.pop().close()
 
 
 def _release_process_lock(path: Path) -> None:
-    """The lock to write was the whole process's: other processes must have it, too, and our own copy gives it back."""
+    """Release the write lock, which the process now holds, by taking and releasing it with our library.
+
+    Other processes must be able to write.
+    """
     with closing(apsw.Connection(str(path))) as connection:
         connection.set_busy_timeout(round(_BUSY_S * 1000))
         connection.execute("begin immediate")

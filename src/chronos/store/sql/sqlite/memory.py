@@ -1,7 +1,7 @@
-"""The store of a test: the real one, in memory, with what only many writers at once would need left out.
+"""MemoryStore: the SQLite store in memory, for tests.
 
-A new one is a copy of an empty one, as making its tables takes longer than most tests do. A command is applied by
-itself and at once, on the caller's own turn: there is no disk whose writes would be worth collecting.
+A new store is a copy of an empty one, because creating its tables takes longer than most tests. Commands are applied
+immediately, without group commit, because nothing is written to disk.
 """
 
 from functools import cache
@@ -19,7 +19,7 @@ R = TypeVar("R")
 
 
 class MemoryStore(SqliteStore):
-    """See the module."""
+    """A SQLite store in memory that applies each command immediately."""
 
     async def apply(self, command: Command[R]) -> R:
         """See ``Store.apply``."""

@@ -1,8 +1,8 @@
-"""The SQLite driver: one writer, several readers, every commit on disk before it is acknowledged.
+"""SqliteStore: one writer, several readers, every commit on disk before it is acknowledged.
 
-A file is written by one thread of its own; reads go to a small pool, each thread with its own connection, and see the
-last commit (WAL). In memory there is nothing to wait for, so everything happens at once, on the caller's own thread,
-which also makes it deterministic. Two processes may share a file: their transactions take turns.
+One thread writes the file. Reads use a small pool of threads, each with its own connection, and see the last commit
+(WAL). In memory there is nothing to wait for: everything runs on the caller's thread, which is deterministic. Two
+processes may share a file; their transactions alternate.
 """
 
 import asyncio
@@ -38,19 +38,19 @@ T = TypeVar("T")
 READERS = 3
 _DIALECT = SqliteDialect()
 
-#: Called with every command in the order of application; the determinism tests listen here.
+#: Called with every applied command, in order; used by the determinism tests.
 Journal = Callable[[Command[Any]], None]
 
 
 class _TransactionUndoneError(Exception):
-    """A user's statement failed in a way (``or rollback``) that undid the whole transaction."""
+    """A user's statement failed and rolled back the whole transaction (``or rollback``)."""
 
     def __init__(self, error: ChronosError) -> None:
         self.error = error
 
 
 class SqliteStore(SqlStore):
-    """The contract on one SQLite file, or in memory (``path`` None)."""
+    """The store on one SQLite file, or in memory (``path`` None)."""
 
     def __init__(self, path: str | Path | None = None, *, journal: Journal | None = None) -> None:
         super().__init__(_DIALECT)
@@ -69,7 +69,7 @@ class SqliteStore(SqlStore):
         self._local = threading.local()
         self._readers: list[apsw.Connection] = []
 
-    # --- life
+    # --- opening and closing
 
     async def open(self) -> None:
         """See ``Store.open``."""
@@ -113,11 +113,11 @@ class SqliteStore(SqlStore):
             raise lone_surrogate_error() from error
 
     async def clock_us(self) -> int | None:
-        """This machine's clock is the store's."""
+        """Return None: the store uses this machine's clock."""
         return None
 
     async def maintain(self, now_us: int) -> None:
-        """Nothing to do: history needs no partitions here, as its oldest rows lie together (see ``Trim``)."""
+        """No-op: SQLite needs no partitions, because the oldest rows of history are stored together."""
 
     async def backup(self, path: str) -> None:
         """See ``Store.backup``."""
@@ -133,7 +133,7 @@ class SqliteStore(SqlStore):
         error: BaseException | None = None
         try:
             answers = self._transaction(commands)
-        except Exception as raised:  # noqa: BLE001 - it goes to whoever waits
+        except Exception as raised:  # noqa: BLE001 - raised to the callers
             error = raised
         asyncio.get_running_loop().call_soon(self._finish_batch, commands, done, answers, error)
 
@@ -147,14 +147,14 @@ class SqliteStore(SqlStore):
         if error is None:
             hint = NO_HINT
             for command, answer in zip(commands, answers, strict=True):
-                if left := hint_of(command, answer):
-                    hint |= left
+                if command_hint := hint_of(command, answer):
+                    hint |= command_hint
             if hint:
                 self._hint(hint)
         done(answers if error is None else error)
 
     def _transaction(self, commands: Sequence[Command[Any]]) -> list[Any]:
-        """Apply a batch; an error of one command undoes that command only."""
+        """Apply a batch. An error of one command undoes only that command."""
         writer = self.connection()
         if self._file_place is not None:
             self._file_place.check()
@@ -163,18 +163,18 @@ class SqliteStore(SqlStore):
             writer.execute("begin immediate")
             answers = self._apply_all(writer, commands, applied)
             writer.execute("commit")
-        except _TransactionUndoneError as swept:
+        except _TransactionUndoneError as undone:
             if len(commands) > 1:
-                raise  # each is sent again by itself
-            raise swept.error from swept
+                raise  # each command is sent again singly
+            raise undone.error from undone
         except apsw.Error as error:
             with suppress(apsw.Error):
                 writer.execute("rollback")
-            for command in commands:  # it may have come after the commit, from what follows that
+            for command in commands:  # the error may have come after the commit
                 self._resent_requests.add(command)
             broken = to_store_error(error, self.path)
             if isinstance(broken, StoreBroken) and len(commands) > 1:
-                raise  # it may be one of them only: each is sent again by itself
+                raise  # one command may be the cause: each is sent again singly
             raise broken from error
         except BaseException:
             with suppress(apsw.Error):
@@ -188,7 +188,7 @@ class SqliteStore(SqlStore):
     def _apply_all(
         self, writer: apsw.Connection, commands: Sequence[Command[Any]], applied: list[Command[Any]]
     ) -> list[Any]:
-        """The answer of each command; those that can be are applied as one."""
+        """Return the answer of each command. Mergeable commands are applied as one."""
         if len(commands) == 1:
             return [self._apply_one(writer, commands[0], applied)]
         answers: list[Any] = [None] * len(commands)
@@ -201,7 +201,7 @@ class SqliteStore(SqlStore):
     def _apply_merged(
         self, writer: apsw.Connection, command: Command[Any], parts: list[Command[Any]], applied: list[Command[Any]]
     ) -> list[Any]:
-        """The answers of commands that were merged into one; should that be refused, of each by itself."""
+        """Return the answers of merged commands. If the merged command fails, apply each part."""
         answer = self._apply_one(writer, command, applied)
         if not isinstance(answer, ChronosError):
             return split_result(command, parts, answer)
@@ -216,10 +216,10 @@ class SqliteStore(SqlStore):
         return answer
 
     def _apply_in_savepoint(self, writer: apsw.Connection, command: Command[Any], *, first: bool) -> Any:
-        """The command's answer, or the error that is its own alone.
+        """Return the command's answer, or its error.
 
-        A savepoint is for what came before it: the first of a transaction, and hot commands, which are never refused,
-        do without.
+        A savepoint protects the earlier commands of the transaction. The first command needs none, and neither do hot
+        commands, which are never rejected.
         """
         if isinstance(command, HOT):
             steps = self._handlers.steps(command, resent=self._resent_requests.contains(command))
@@ -248,13 +248,13 @@ class SqliteStore(SqlStore):
         return await self._run_on_reader(lambda connection: self._read_in_transaction(connection, steps))
 
     def _read_in_transaction(self, connection: apsw.Connection, steps: Steps[T]) -> T:
-        """All of a read's statements see the same commit."""
-        apart = connection is not self._writer
+        """Run a read whose statements see the same commit."""
+        own_connection = connection is not self._writer
         try:
             try:
-                return self._step_through(connection, steps, begin=apart)
+                return self._step_through(connection, steps, begin=own_connection)
             finally:
-                if apart and connection.in_transaction:
+                if own_connection and connection.in_transaction:
                     connection.execute("commit")
         except apsw.Error as error:
             raise to_store_error(error, self.path) from error
@@ -262,7 +262,7 @@ class SqliteStore(SqlStore):
     # --- connections
 
     def _step_through(self, connection: apsw.Connection, steps: Steps[T], *, begin: bool = False) -> T:
-        """Run the steps; if asked to, begin a transaction, unless the first statement stands alone."""
+        """Run the steps. With ``begin``, start a transaction unless the first statement is standalone."""
         rows: list[Row] | None = None
         send, execute = steps.send, self._execute
         try:
@@ -301,9 +301,9 @@ class SqliteStore(SqlStore):
         return connection
 
     def connection(self) -> apsw.Connection:
-        """The connection that writes, for a probe (see ``chronos.testing``). Raises ``StoreUnavailable``."""
+        """Return the writing connection; also used by probes of ``chronos.testing``. Raises ``StoreUnavailable``."""
         if self._writer is None:
-            raise StoreUnavailable("the store is not open")
+            raise StoreUnavailable("the store is not open; open it first")
         return self._writer
 
     async def _run_on_writer(self, call: Callable[[], T]) -> T:

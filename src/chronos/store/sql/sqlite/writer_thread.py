@@ -1,4 +1,4 @@
-"""The thread that writes a SQLite file: one call after the other. A hand-over each way is all that it costs."""
+"""The thread that writes a SQLite file, one call after the other."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,12 +8,12 @@ from threading import Thread
 from typing import Any, NamedTuple, TypeVar
 
 T = TypeVar("T")
-#: Called with what a call gave, or else with what it raised.
+#: Called with the result of a call, or with its error.
 Done = Callable[[Any, BaseException | None], None]
 
 
 class _PendingCall(NamedTuple):
-    """A call, and who is told what became of it."""
+    """A queued call, and the callback for its result."""
 
     call: Callable[[], Any]
     loop: asyncio.AbstractEventLoop
@@ -21,25 +21,24 @@ class _PendingCall(NamedTuple):
 
 
 class WriterThread:
-    """Makes calls in the order in which they come."""
+    """Runs calls in order on one thread."""
 
     def __init__(self) -> None:
         self._calls: SimpleQueue[_PendingCall | None] = SimpleQueue()
-        # What it does is durable or not there at all, so a process that ends without closing need not wait for it.
+        # A daemon thread: each call is atomic, so a process that exits without closing need not wait for it.
         self._thread = Thread(target=self._work, name="chronos-sqlite-writer", daemon=True)
         self._thread.start()
 
     def begin(self, call: Callable[[], Any], done: Done) -> None:
-        """Make a call, and call back on the loop when it is over."""
+        """Queue a call. ``done`` is called on the loop when it has finished."""
         loop = asyncio.get_running_loop()
         if (outside := getattr(loop, "outside", None)) is not None:
-            done = _hold_context_until_done(
-                outside(), done
-            )  # a loop whose time is not the world's stands still meanwhile
+            # A loop with virtual time stands still during the call.
+            done = _hold_context_until_done(outside(), done)
         self._calls.put(_PendingCall(call, loop, done))
 
     async def run(self, call: Callable[[], T]) -> T:
-        """What the call gives or raises. Cancelling the waiter does not cancel the call."""
+        """Run a call and return its result. Cancelling the caller does not cancel the call."""
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
         def resolve(result: Any, error: BaseException | None) -> None:
@@ -54,7 +53,7 @@ class WriterThread:
         return await answer
 
     def close(self) -> None:
-        """Finish what is in line, and end."""
+        """Run the queued calls, then end the thread."""
         self._calls.put(None)
         self._thread.join()
 
@@ -62,11 +61,11 @@ class WriterThread:
         while pending := self._calls.get():
             try:
                 result, error = pending.call(), None
-            except BaseException as raised:  # noqa: BLE001 - it goes to whoever waits
+            except BaseException as raised:  # noqa: BLE001 - raised to the caller
                 result, error = None, raised
-            with suppress(RuntimeError):  # the loop was closed: nobody waits any more
+            with suppress(RuntimeError):  # the loop is closed
                 pending.loop.call_soon_threadsafe(pending.done, result, error)
-            del pending, result, error  # nothing is kept while the thread waits
+            del pending, result, error  # free the memory while the thread waits
 
 
 def _hold_context_until_done(context: Any, done: Done) -> Done:
