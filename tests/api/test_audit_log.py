@@ -1,4 +1,4 @@
-"""What the audit log says of what was done."""
+"""Entries of the audit log."""
 
 from tests.support.api_server import SECRET, World, in_world, shape
 

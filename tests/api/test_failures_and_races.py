@@ -1,4 +1,4 @@
-"""When things go wrong on this side, or two clients want the same at once."""
+"""Failures of the server, and races between clients."""
 
 import asyncio
 import threading
@@ -60,7 +60,7 @@ def test_an_unexpected_error_is_500_and_only_logged(caplog: pytest.LogCaptureFix
 def test_a_slow_response_times_out() -> None:
     async def case(world: World) -> None:
         over = threading.Event()
-        held = [  # passwords that are being hashed, and do not come to an end
+        held = [  # password hashes that never finish
             asyncio.create_task(world.access._hashes.run(over.wait, address="192.0.2.1")) for _ in range(HASH_THREADS)
         ]
         async with asyncio.timeout(60):
@@ -87,7 +87,7 @@ def test_of_two_changes_to_one_version_one_wins() -> None:
         patches = [world.call("PATCH", f"{V1}/jobs/digest", {"tags": {f"k{n}": "v"}}) for n in range(4)]
         statuses = [reply.status for reply in await asyncio.gather(*patches)]
         assert statuses == [200] * 4
-        assert len((await world.get("/jobs/digest"))["tags"]) == 4  # none was lost
+        assert len((await world.get("/jobs/digest"))["tags"]) == 4  # no change was lost
 
     in_world(case)
 

@@ -1,4 +1,4 @@
-"""Bodies that are refused before they are read, or while they are, in answers of bounded size."""
+"""Bodies that are refused before or while they are read, with responses of bounded size."""
 
 import asyncio
 import gzip
@@ -75,7 +75,7 @@ def test_the_rest_of_a_large_refused_body_is_not_read(sent: bytes) -> None:
     async def case(world: World) -> None:
         reader, writer = await connect(world)
         writer.write(sent)
-        answer = await asyncio.wait_for(reader.read(), 60)  # until the server hangs up
+        answer = await asyncio.wait_for(reader.read(), 60)  # until the server closes the connection
         assert answer.split(b" ")[1] in (b"401", b"413", b"415")
         assert b"\r\nConnection: close\r\n" in answer
         writer.close()
@@ -97,7 +97,7 @@ def test_a_small_refused_body_keeps_the_connection_open() -> None:
     in_world(case, users=USERS)
 
 
-# --- what is read is bounded, and so is what is said of it
+# --- bounds of bodies and of problems
 
 ROUTES = [
     ("POST", "/jobs", lambda fields: fields),
@@ -132,9 +132,9 @@ def test_at_most_100_problems_are_listed(method: str, path: str, wrap: Callable[
         told = reply.json["results"][0] if path.endswith("/bulk") else reply.json
         errors = told["errors"]
         assert len(errors) == 101
-        assert errors[-1]["message"].startswith("and 3")  # 300 of them, and what else is missing
+        assert errors[-1]["message"].startswith("and 3")  # 300 of them, and other required fields
         assert errors[-1]["message"].endswith(" more")
-        assert sum("known are" in error["message"] for error in errors) <= 1
+        assert sum("known fields" in error["message"] for error in errors) <= 1
         assert len(reply.body) < 50_000
 
     in_world(case)
@@ -148,7 +148,7 @@ def test_the_jobs_of_a_bulk_share_the_limit_of_listed_problems() -> None:
         assert sum(len(one["errors"]) for one in results) <= 102
         assert [error["pointer"] for error in results[0]["errors"]] == ["/tasks", "/x", "/y", "/z"]
         assert "job-999" in results[999]["message"]
-        assert "/tasks: is missing" in results[999]["message"]
+        assert "/tasks: is required" in results[999]["message"]
         assert "and 3 more" in results[999]["message"]
         assert len(reply.body) < 500_000
 
@@ -171,7 +171,7 @@ def test_the_number_of_values_is_bounded_by_the_size_of_a_body() -> None:
             raw = json.dumps(shape(payload=payload), separators=(",", ":")).encode()
             reply = await world.call("POST", f"{V1}/jobs", raw=raw)
             assert (reply.status, reply.code) == (400, "malformed")
-            assert "more than 1024 values" in reply.json["detail"]
+            assert "more than 1,024 values" in reply.json["detail"]
         text = "a, b, [c], {d}" * 200
         assert (await world.call("POST", f"{V1}/jobs", shape(payload=[text] + [0] * 900))).status == 201
 

@@ -1,4 +1,4 @@
-"""What people should not send, and what they get for it."""
+"""Malicious and invalid requests, and their problems."""
 
 import asyncio
 import json
@@ -140,7 +140,7 @@ def test_forbidden_webhook_targets_are_rejected(url: str) -> None:
 )
 def test_malicious_jobs_are_rejected(fields: dict[str, Any]) -> None:
     async def case(world: World) -> None:
-        body = json.dumps(shape(**{"name": "evil"} | fields)).encode()  # it writes surrogates too
+        body = json.dumps(shape(**{"name": "evil"} | fields)).encode()  # it also writes surrogates
         reply = await world.call("POST", f"{V1}/jobs", raw=body)
         assert (reply.status, reply.code) == (422, "invalid_job"), reply.body
         assert reply.json["errors"]
@@ -149,7 +149,7 @@ def test_malicious_jobs_are_rejected(fields: dict[str, Any]) -> None:
 
 
 def test_an_unpaired_surrogate_fails_only_its_own_job() -> None:
-    """The answer quotes it, and tells of those that were saved as well."""
+    """The response quotes it, and also lists the saved jobs."""
 
     async def case(world: World) -> None:
         body = json.dumps({"jobs": [shape("good"), shape("ba\ud800d")]}).encode()
@@ -302,7 +302,7 @@ def test_a_slow_body_times_out() -> None:
 def test_submissions_are_rate_limited() -> None:
     async def case(world: World) -> None:
         await world.create("digest")
-        for _ in range(100):  # more are allowed where the machine stands still meanwhile
+        for _ in range(100):  # more are allowed if the machine pauses meanwhile
             reply = await world.call("POST", f"{V1}/jobs/digest/trigger")
             if reply.status == 429:
                 break
@@ -332,7 +332,7 @@ def test_an_idle_stream_sends_heartbeats() -> None:
     in_world(case, options=ApiOptions(heartbeat_s=0.05, poll_s=0.05))
 
 
-# --- the bounds themselves
+# --- bounds
 
 
 def test_a_token_bucket_refills() -> None:

@@ -1,4 +1,4 @@
-"""Credentials inside a job: masked when they are answered, kept when what is masked is sent back, refused otherwise."""
+"""Credentials inside a job: masked in responses, kept when the mask is sent back, rejected otherwise."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ async def spec_of(world: World, name: str) -> JobSpec:
 
 
 def answered(job: dict[str, Any]) -> dict[str, Any]:
-    """A job as it was answered, without what the server alone says."""
+    """Return a job as returned, without the server's own fields."""
     return {name: value for name, value in job.items() if name in ("name", "schedule", "tasks", "payload", "on_start")}
 
 
@@ -217,7 +217,7 @@ def test_bulk_saves_keep_stored_credentials() -> None:
         jobs = [shape(f"job-{number}", http=HTTP) for number in range(15)]
         await world.post("/jobs/bulk", {"jobs": jobs})
         await world.call("DELETE", f"{V1}/jobs/job-7")
-        await world.post("/jobs", jobs[7], status=201)  # its id is another one now
+        await world.post("/jobs", jobs[7], status=201)  # it has a new id
         listed = (await world.get("/jobs?limit=100"))["items"]
         bulk = await world.post("/jobs/bulk", {"jobs": [answered(one) for one in listed]})
         assert (bulk["unchanged"], bulk["failed"]) == (15, 0)

@@ -1,4 +1,4 @@
-"""What answers say beside the thing itself: how coming runs change, which field is meant, why not."""
+"""Details of responses: diffs of upcoming runs, the named field, the reason."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ def test_a_schedule_change_returns_the_diff_of_upcoming_runs() -> None:
         other = await world.call("PATCH", f"{V1}/jobs/digest", {"description": "daily"})
         assert "diff" not in other.json
         assert "diff" not in await world.get("/jobs/digest")
-        # An answer may be sent back as it is, while nobody has changed the job.
+        # A response may be sent back unchanged while no other client has changed the job.
         last = await world.call("PUT", f"{V1}/jobs/digest", shape("digest", schedule="0 9 * * *"))
         assert (await world.call("PUT", f"{V1}/jobs/digest", last.json)).status == 200
 
@@ -125,7 +125,7 @@ def test_the_log_of_an_unknown_task_is_not_found() -> None:
         for query in ("task=mian", "task=mian&follow=true"):
             none = await world.call("GET", f"{log}?{query}")
             assert (none.status, none.code) == (404, "not_found")
-            assert none.json["detail"] == 'the execution has no task "mian"; it has main'
+            assert none.json["detail"] == 'the execution has no task "mian"; its tasks: main'
 
     in_world(case, runs=True)
 
@@ -145,7 +145,7 @@ def test_a_preview_of_now_and_manual() -> None:
     [
         ("/jobs", shape(retry={"max_attempts": 0}), "is 0, allowed 1 to 1000000"),
         ("/jobs", shape(timeout_secs=0), "is 0, allowed 0.000001 to 3155760000"),
-        ("/jobs/job/resume", {"reason": "x"}, "is no known field; there is nothing to say here"),
+        ("/jobs/job/resume", {"reason": "x"}, "unknown field; no fields are allowed here"),
     ],
 )
 def test_bounds_in_messages_have_no_exponent(path: str, body: dict[str, Any], message: str) -> None:

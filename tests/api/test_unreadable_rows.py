@@ -1,11 +1,11 @@
-"""A job whose definition the store holds and this release cannot read, as the API shows it."""
+"""A stored job that this release cannot read, as the API shows it."""
 
 from chronos.testing import StoreProbe
 from tests.support.api_server import V1, World, in_world, shape
 
 
 def spoil(w: World, name: str) -> None:
-    """Somebody changes the definition of a job by hand."""
+    """Corrupt the stored definition of a job."""
     StoreProbe(w.store).execute("update job set spec = '{\"schedule\": 5}' where name = ?", name)
 
 
@@ -77,7 +77,7 @@ def test_an_unreadable_job_can_be_paused_replaced_rolled_back_and_deleted() -> N
 
 
 def test_an_unreadable_job_can_be_replaced_by_one_without_a_schedule() -> None:
-    """Nothing is left of the schedule that nobody can read."""
+    """The new job keeps nothing of the unreadable schedule."""
 
     async def case(w: World) -> None:
         await w.create("bad")

@@ -1,4 +1,4 @@
-"""Applying a set of jobs: whose they are, what is pruned, and that it is one change."""
+"""Applying jobs: ownership, pruning and atomicity."""
 
 from typing import Any
 
@@ -78,7 +78,7 @@ def test_a_job_of_another_owner_is_a_conflict() -> None:
         await world.saver.apply(drafts(world, "theirs"), owner="other")
         await world.saver.save(drafts(world, "nobodys"))
         for dry_run in (True, False):
-            with pytest.raises(Conflict, match='"theirs" belongs to "other": "repo" cannot take it over'):
+            with pytest.raises(Conflict, match='"theirs" belongs to the owner "other", not to "repo"'):
                 await world.saver.apply(drafts(world, "mine", "theirs"), owner="repo", prune=True, dry_run=dry_run)
         assert await names(world) == ["nobodys", "theirs"]
         plan = await world.saver.apply(drafts(world, "nobodys"), owner="repo")
@@ -93,11 +93,11 @@ def test_the_plan_of_a_dry_run_equals_the_result() -> None:
         many = [f"job-{n:02}" for n in range(15)]
         await world.saver.apply(drafts(world, *many), owner="repo")
         await world.jobs.delete("job-07")
-        await world.saver.apply(drafts(world, "job-07"), owner="repo")  # anew, so by another id
+        await world.saver.apply(drafts(world, "job-07"), owner="repo")  # created again, with another id
         for dry_run in (True, False):
             plan = await world.saver.apply(drafts(world, *many, "new"), owner="repo", dry_run=dry_run)
             assert ([one.name for one in plan.created], len(plan.unchanged)) == (["new"], 15)
-            with pytest.raises(Invalid, match="named twice"):
+            with pytest.raises(Invalid, match="appears twice"):
                 await world.saver.apply(drafts(world, "a", "a"), owner="repo", dry_run=dry_run)
 
     in_world(case)

@@ -1,4 +1,4 @@
-"""The bound on what waits: nothing more is admitted beyond it, and nothing is refused because of what has run."""
+"""Backpressure: runs beyond the limit are refused, and finished runs free capacity."""
 
 import asyncio
 from functools import partial
@@ -16,7 +16,7 @@ from tests.support.service_world import HOUR_US, START_US, World, in_world
 
 
 class Counted:
-    """A store that is told how often it counted."""
+    """A store that counts its counts."""
 
     def __init__(self, store: Any) -> None:
         self._store, self.times = store, 0
@@ -30,7 +30,7 @@ class Counted:
 
 
 async def fill(world: World, count: int) -> None:
-    """Let so many wait."""
+    """Create this many waiting runs."""
     await world.save("other", overlap="allow")
     for _ in range(count):
         await world.runs.trigger("other")
@@ -99,7 +99,7 @@ def test_a_repeated_key_is_served_when_the_queue_is_full() -> None:
         assert (await world.runs.replay(asked.id, idempotency="k"))[::2] == (again.id, False)
         assert (await world.runs.replay_dead_letter(asked.id))[::2] == (letter.id, False)
         for key in ("another", None):
-            with pytest.raises(QueueFull, match="4 executions wait already, allowed 4"):
+            with pytest.raises(QueueFull, match="4 runs are already waiting, allowed 4"):
                 await world.runs.trigger("job", idempotency=key)
         assert (await world.store.counts()).open == {Status.READY: 4}
 
@@ -117,7 +117,7 @@ def test_a_repeated_backfill_is_served_when_the_queue_is_full() -> None:
         longer = await world.backfills.run("job", START_US - 4 * HOUR_US, START_US, idempotency="another")
         assert (len(longer.ids), longer.next_us) == (1, START_US - 3 * HOUR_US)
         assert await world.backfills.run("job", *past, idempotency="k") == done
-        with pytest.raises(QueueFull, match="6 executions wait already, allowed 6"):
+        with pytest.raises(QueueFull, match="6 runs are already waiting, allowed 6"):
             await world.backfills.run("job", *past, idempotency="new")
         assert (await world.store.counts()).open == {Status.READY: 6}
 

@@ -1,4 +1,4 @@
-"""Long work of requests is done in short turns."""
+"""Long work of requests is done in short time slices."""
 
 import asyncio
 
@@ -8,7 +8,7 @@ from chronos.service.cooperative import _SLICE_S, TimeSlicer
 
 
 class Slow(TimeSlicer):
-    """Everything takes longer than a turn."""
+    """A clock on which every step takes longer than a slice."""
 
     def __init__(self) -> None:
         self._at_s = 0.0
@@ -23,7 +23,7 @@ def nothing(_: int) -> None: ...
 
 
 async def turns_of_others(over: asyncio.Event) -> int:
-    """How often anything else has its turn until then."""
+    """Count how often other tasks run meanwhile."""
     count = 0
     while not over.is_set():
         await asyncio.sleep(0)

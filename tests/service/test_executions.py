@@ -1,4 +1,4 @@
-"""Asking for executions, stopping them, and how they are shown."""
+"""Triggers, backfills, replays, cancellation, and executions as JSON."""
 
 from typing import Any
 
@@ -91,7 +91,7 @@ def test_invalid_trigger_arguments_are_rejected() -> None:
         await world.save()
         with pytest.raises(NotFound):
             await world.runs.trigger("nobody")
-        with pytest.raises(Invalid, match="still to come"):
+        with pytest.raises(Invalid, match="in the future"):
             await world.runs.trigger("job", at_us=START_US + 1)
         with pytest.raises(Invalid, match="payload"):
             await world.runs.trigger("job", {"a": object()})
@@ -154,7 +154,7 @@ def test_a_backfill_runs_a_past_range() -> None:
         assert {run.cause for run in page.items} == {Cause.BACKFILL}  # type: ignore[union-attr]
         again = await world.backfills.run("job", START_US - 3 * HOUR_US, START_US, idempotency="b")
         assert again.ids == done.ids
-        with pytest.raises(Invalid, match="no instants"):
+        with pytest.raises(Invalid, match="no scheduled times"):
             await world.backfills.run("job", START_US - 10, START_US - 5)
         with pytest.raises(Invalid, match="past"):
             await world.backfills.run("job", START_US, START_US + 5)
@@ -170,7 +170,7 @@ def test_a_backfill_returns_where_to_continue() -> None:
         await world.save(overlap="queue", queue_max=2)
         done = await world.backfills.run("job", START_US - 9 * HOUR_US, START_US)
         assert (len(done.ids), done.next_us) == (3, START_US - 6 * HOUR_US)
-        with pytest.raises(QueueFull, match='as many executions of "job" are queued as may be'):
+        with pytest.raises(QueueFull, match='the queue of "job" is full'):
             await world.backfills.run("job", START_US - 6 * HOUR_US, START_US)
         [run] = await world.claim()
         await world.settle(run)
@@ -185,7 +185,7 @@ def test_a_backfill_creates_as_many_runs_as_fit() -> None:
         await world.save(overlap="allow")
         done = await world.backfills.run("job", START_US - 9 * HOUR_US, START_US)
         assert (len(done.ids), done.next_us) == (4, START_US - 5 * HOUR_US)
-        with pytest.raises(QueueFull, match="4 executions wait already, allowed 4"):
+        with pytest.raises(QueueFull, match="4 runs are already waiting, allowed 4"):
             await world.backfills.run("job", START_US - 5 * HOUR_US, START_US)
 
     in_world(case, max_pending=4)
@@ -206,7 +206,7 @@ def test_a_replay_runs_all_tasks_or_only_failed_ones() -> None:
     async def case(world: World) -> None:
         await world.save(tasks=[{"name": "a", "command": {}}, {"name": "b", "command": {}}])
         first = await world.runs.trigger("job", {"n": 1})
-        with pytest.raises(Conflict, match="it is ready"):
+        with pytest.raises(Conflict, match="still ready"):
             await world.runs.replay(first.id)
         group = TaskGroup(
             began_us=START_US,
@@ -249,7 +249,7 @@ def test_from_failed_needs_a_failed_task() -> None:
         await world.runs.trigger("job")
         [run] = await world.claim()
         await world.settle(run)
-        with pytest.raises(Invalid, match="none of its tasks failed"):
+        with pytest.raises(Invalid, match="no task of this execution failed"):
             await world.runs.replay(run.id, from_failed=True)
 
     in_world(case)
@@ -308,7 +308,7 @@ def test_a_first_attempt_success_is_written_from_its_columns() -> None:
         ]
         assert (shown["result"], shown["attempts"], shown["node"]) == ({"rows": 3}, 1, "node-a")
         assert (shown["lateness_ms"], shown["duration_ms"]) == (0, 1000)
-        report = shown["report"]  # made when somebody looks: nothing of it was stored
+        report = shown["report"]  # built when it is read; none is stored
         assert (report["status"], report["worked_ms"], report["tasks"][0]["result"]) == ("succeeded", 1000, {"rows": 3})
         assert shown["reason"] == {"code": "succeeded", "message": "Every task succeeded."}
         assert shown["job_name"] == "job"

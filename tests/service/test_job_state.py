@@ -1,4 +1,4 @@
-"""Several people switch and save the same job: nobody undoes what another did, and what belongs together is one."""
+"""Concurrent state changes and saves of one job: no change is undone, and related changes are atomic."""
 
 import asyncio
 from typing import Any
@@ -18,7 +18,7 @@ ANA = Actor(name="ana")
 
 
 class Between:
-    """Something happens once, after somebody has decided and before that is written."""
+    """Makes a change once, between another change's plan and its write."""
 
     def __init__(self, world: World, kind: type[Command[Any]], happens: Any) -> None:
         self.sent: list[Command[Any]] = []
@@ -124,7 +124,7 @@ def test_a_changed_version_is_still_a_conflict() -> None:
     async def case(world: World) -> None:
         await world.save()
         Between(world, SaveJobs, lambda: world.save(description="theirs"))
-        with pytest.raises(Conflict, match="you have version 1, it is version 2"):
+        with pytest.raises(Conflict, match="you have version 1, the current one is 2"):
             await world.save(description="mine", expect=1)
         assert (await world.jobs.get("job")).spec.description == "theirs"
 

@@ -1,4 +1,4 @@
-"""Saving jobs, switching them, and what comes next."""
+"""Saving jobs, changing their state, and their next runs."""
 
 import pytest
 
@@ -18,7 +18,7 @@ ANA = Actor(name="ana")
 
 
 async def hours(world: World, name: str = "job", count: int = 4) -> list[float]:
-    """When a job runs next, in hours after the start."""
+    """Return the next runs of a job, in hours after the start."""
     return [(us - START_US) / HOUR_US for us in await world.jobs.next_runs(name, count)]
 
 
@@ -42,7 +42,7 @@ def test_an_interval_is_anchored_when_it_is_saved_and_keeps_its_anchor() -> None
         world.tick(90 * 60 * SECOND_US)
         again = await world.save(schedule={"every": "1h"})
         assert (again.changed, again.version) == (False, 1)
-        assert again.next_us == START_US + HOUR_US  # nobody has admitted it
+        assert again.next_us == START_US + HOUR_US  # not admitted yet
         described = await world.save(schedule={"every": "1h"}, description="new")
         assert (described.changed, described.version, described.diff) == (True, 2, None)
         job = await world.jobs.get("job")
@@ -65,12 +65,12 @@ def test_counted_repetitions_start_immediately() -> None:
 def test_create_only_and_stale_versions_are_conflicts() -> None:
     async def case(world: World) -> None:
         await world.save()
-        with pytest.raises(Conflict, match="exists already"):
+        with pytest.raises(Conflict, match="already exists"):
             await world.save(create_only=True)
         await world.save(description="two", expect=1)
-        with pytest.raises(Conflict, match="you have version 1, it is version 2"):
+        with pytest.raises(Conflict, match="you have version 1, the current one is 2"):
             await world.save(description="three", expect=1)
-        with pytest.raises(Conflict, match="does not exist"):
+        with pytest.raises(Conflict, match="was deleted"):
             await world.save("other", expect=1)
 
     in_world(case)
@@ -142,7 +142,7 @@ def test_a_past_instant_is_rejected() -> None:
         late = rfc3339(START_US - 20 * SECOND_US)
         saved = await world.save(schedule={"at": late})
         assert saved.next_us == START_US - 20 * SECOND_US
-        with pytest.raises(InvalidJob, match="has passed") as caught:
+        with pytest.raises(InvalidJob, match="is in the past") as caught:
             await world.save("old", schedule={"at": rfc3339(START_US - 31 * SECOND_US)})
         assert caught.value.problems[0].pointer == "/schedule/at"
         patient = await world.save("old", schedule={"at": rfc3339(START_US - HOUR_US)}, recovery={"after": "2h"})
@@ -292,7 +292,7 @@ def test_versions_can_be_compared_and_rolled_back() -> None:
         assert back.version == 3
         job = await world.jobs.get("job")
         assert job.spec == (await world.jobs.version("job", 1)).spec
-        with pytest.raises(NotFound, match="no version 9"):
+        with pytest.raises(NotFound, match='version 9 of "job" not found'):
             await world.jobs.rollback("job", 9)
         assert [one.version for one in await world.jobs.versions("job")] == [3, 2, 1]
 
@@ -301,7 +301,7 @@ def test_versions_can_be_compared_and_rolled_back() -> None:
 
 def test_upstream_jobs_must_exist_without_cycles() -> None:
     async def case(world: World) -> None:
-        with pytest.raises(InvalidJob, match='no job "a"') as caught:
+        with pytest.raises(InvalidJob, match='job "a" not found') as caught:
             await world.save("b", schedule=None, after=["a"])
         assert caught.value.problems[0].pointer == "/after/0/job"
         read = world.jobs.read
@@ -348,7 +348,7 @@ def test_apply_saves_and_prunes_the_jobs_of_an_owner() -> None:
             assert [job.name for job in one.pruned] == ["c"]
         page = await world.jobs.list(JobFilter(namespace="default"))
         assert [job.name for job in page.items] == ["a", "b", "theirs"]
-        with pytest.raises(Invalid, match="too many"):
+        with pytest.raises(Invalid, match="exceed the limit"):
             await world.saver.apply(drafts("a") * 10_001, owner="repo")
 
     in_world(case)

@@ -1,4 +1,4 @@
-"""From when to when nobody was there."""
+"""The period without a live node around an instant."""
 
 import pytest
 
@@ -24,13 +24,13 @@ def node(started_s: int, beat_s: int, stopped_s: int | None = None) -> Node:
 @pytest.mark.parametrize(
     ("nodes", "expected"),
     [
-        ([node(0, 100, 110), node(900, 995)], (110, 900)),  # it was stopped
-        ([node(0, 100), node(900, 995)], (100, 900)),  # it died
+        ([node(0, 100, 110), node(900, 995)], (110, 900)),  # stopped
+        ([node(0, 100), node(900, 995)], (100, 900)),  # died
         ([node(0, 300, 310), node(50, 120), node(900, 995), node(950, 995)], (310, 900)),
-        ([node(0, 995), node(900, 995)], None),  # it lives
-        ([node(0, 600, 610), node(900, 995)], None),  # it was there
-        ([node(900, 995)], None),  # who was there before is forgotten
-        ([node(0, 100)], None),  # nobody came since
+        ([node(0, 995), node(900, 995)], None),  # alive
+        ([node(0, 600, 610), node(900, 995)], None),  # alive at that instant
+        ([node(900, 995)], None),  # earlier nodes are no longer recorded
+        ([node(0, 100)], None),  # no node has started since
         ([], None),
     ],
 )

@@ -1,4 +1,4 @@
-"""Many jobs at once: some new, some not, in several portions, and what they share."""
+"""Saving many jobs: new and existing ones, in several portions, with shared parts."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from tests.support.service_world import CHECKS, HOUR_US, START_US, World, in_wor
 
 
 async def save(world: World, jobs: list[dict[str, Any]]) -> list[str]:
-    """What became of each."""
+    """Save the drafts; returns the result of each."""
     results = await world.saver.save_each([world.jobs.read(job) for job in jobs])
     assert len(results) == len(jobs)
     told = []
@@ -30,7 +30,7 @@ def test_new_jobs_among_existing_ones_are_created() -> None:
         await save(world, [shape(names[5]), shape(names[7], description="old")])
         await world.save(names[9])
         await world.jobs.delete(names[9])
-        await world.save(names[9])  # there once more, which its name does not tell
+        await world.save(names[9])  # created again, so its id does not follow from its name
         told = await save(world, [shape(name) for name in names])
         expected = dict.fromkeys(names, "created 1") | {names[5]: "same 1", names[7]: "changed 2", names[9]: "same 1"}
         assert told == list(expected.values())
@@ -56,7 +56,7 @@ def test_a_past_instant_does_not_affect_other_jobs() -> None:
 
 
 def test_portions_are_saved_in_order() -> None:
-    """The last of those that say something else about the same job is right, in whichever portion they are."""
+    """The last definition of a job wins, in whichever portion it is."""
 
     async def case(world: World) -> None:
         jobs = [shape(f"job-{n}") for n in range(CHUNK)]
@@ -79,7 +79,7 @@ def test_an_upstream_job_may_be_in_a_later_portion() -> None:
 
 
 def test_a_chain_of_jobs_may_be_given_in_reverse() -> None:
-    """Each follows one of a later portion, and one follows what is not there."""
+    """Each job follows one of a later portion, and one follows a job that does not exist."""
 
     def link(number: int) -> dict[str, Any]:
         return {"name": f"link-{number}", "after": [f"link-{number + 1}"], "command": {"argv": ["true"]}}
@@ -95,7 +95,7 @@ def test_a_chain_of_jobs_may_be_given_in_reverse() -> None:
 
 
 def test_shared_plans_equal_individual_ones() -> None:
-    """Whatever order the instants are asked in, and whichever jobs came before."""
+    """Independent of the order of instants and of the jobs planned before."""
     reader, planner = JobReader(CHECKS), BatchPlanner(NOTHING_SET)
     schedules = ["0 * * * *", "@every 7m", "H * * * *", "2027-01-01T00:00:20Z", "30 9 * * 1-5", "R3/PT1H"]
     jobs = [shape(f"{name}-{n}", schedule=text) for n, text in enumerate(schedules) for name in ("a", "b")]

@@ -218,12 +218,12 @@ async def _authorize(context: RequestContext) -> None:
     principal, permission = context.principal, context.route.permission
     match context.route.scope:
         case Scope.ANYWHERE | Scope.BODY:
-            _require_somewhere(principal, permission)
+            _require_somewhere(context)
         case Scope.EVERYWHERE:
             if not principal.may(permission):
                 raise make_forbidden(principal, permission, everywhere=True)
         case Scope.SEEN:
-            _require_somewhere(principal, permission)
+            _require_somewhere(context)
             if context.requested_namespace is not None:
                 context.require(context.requested_namespace)
         case Scope.JOB:
@@ -233,9 +233,12 @@ async def _authorize(context: RequestContext) -> None:
             context.found_view = await _find_execution(context)
 
 
-def _require_somewhere(principal: Principal, permission: Permission) -> None:
+def _require_somewhere(context: RequestContext) -> None:
+    principal, permission = context.principal, context.route.permission
     if not principal.may_somewhere(permission):
-        raise make_forbidden(principal, permission)
+        has_namespace = any(param.name == "namespace" for param in context.route.query)
+        named = has_namespace and context.text("namespace") != "*" and principal.sees(context.namespace)
+        raise make_forbidden(principal, permission, context.namespace if named else None)
 
 
 async def _find_execution(context: RequestContext) -> ExecutionView:

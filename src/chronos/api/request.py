@@ -162,7 +162,7 @@ class RequestContext:
         self.api.denials.denied(self.principal.name, what, address=self.address, counts_as=self.address_group)
 
     def is_visible(self, namespace: str | None) -> bool:
-        """Return whether an item of a namespace belongs in a list. The namespace is None if its job is unknown."""
+        """Return whether an item of a namespace belongs in a list. Items of unknown jobs have no namespace (None)."""
         if namespace is None:
             return self.principal.may(self.route.permission) and self.requested_namespace is None
         return self.principal.may(self.route.permission, namespace) and self.requested_namespace in (None, namespace)

@@ -1,4 +1,4 @@
-"""Whose address counts, behind proxies and not."""
+"""The address of a client, with and without proxies."""
 
 import pytest
 from multidict import CIMultiDict, CIMultiDictProxy
@@ -82,7 +82,7 @@ def test_guessing_behind_a_trusted_proxy_locks_out_only_the_guesser() -> None:
         for number in range(30):
             headers = {
                 "Authorization": basic("otto", f"guess {number}"),
-                "X-Forwarded-For": f"2001:db8:1:2::{number:x}",  # one customer's network
+                "X-Forwarded-For": f"2001:db8:1:2::{number:x}",  # the network of one customer
             }
             reply = await world.call("GET", f"{V1}/jobs", headers=headers)
             assert reply.status == (401 if number < 5 else 429)

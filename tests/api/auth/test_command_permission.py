@@ -1,4 +1,4 @@
-"""Jobs that run commands: who may save them, on every way by which a job can be saved."""
+"""The permission to save jobs with commands, on every route that saves jobs."""
 
 from typing import Any
 
@@ -53,7 +53,7 @@ def test_a_namespace_admin_cannot_change_an_existing_command() -> None:
         path = f"{V1}/jobs/x?namespace=b"
         for change in ({"payload": "mine"}, {"command": {"argv": ["id"]}}, {"schedule": "@daily"}, {"on_start": RUNS}):
             assert refused(await world.call("PATCH", path, change, user="ben")), change
-        assert (await world.call("PATCH", path, WAITS, user="ben")).status == 200  # it runs no commands any longer
+        assert (await world.call("PATCH", path, WAITS, user="ben")).status == 200  # it no longer runs commands
         back = await world.call("POST", f"{V1}/jobs/x/rollback?namespace=b", {"version": 1}, user="ben")
         assert refused(back)
         assert (await world.get("/jobs/x?namespace=b", user="ada"))["version"] == 2
@@ -64,7 +64,7 @@ def test_a_namespace_admin_cannot_change_an_existing_command() -> None:
 
 
 def test_a_namespace_admin_can_still_operate_command_jobs() -> None:
-    """Running, holding and deleting a command that another person wrote takes the role that it always took."""
+    """Running, pausing and deleting a command job of another user needs only the usual role."""
 
     async def case(world: World) -> None:
         await world.post("/jobs?namespace=b", shape("x"), status=201, user="ada")
@@ -87,7 +87,7 @@ def test_a_namespace_admin_can_still_operate_command_jobs() -> None:
     ],
 )
 def test_command_roles_of_the_configuration_are_honoured(authors: tuple[str, ...], ada: int, ben: int) -> None:
-    """The admin of all namespaces is one of each of them."""
+    """An admin of all namespaces is an admin of each namespace."""
 
     async def case(world: World) -> None:
         for user, status in (("ada", ada), ("ben", ben)):

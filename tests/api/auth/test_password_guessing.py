@@ -1,4 +1,4 @@
-"""Guessing passwords: each try is counted before it is checked, in a bounded queue that is fair to other addresses."""
+"""Password guessing: each guess counts before it is checked, in a bounded queue that is fair to other addresses."""
 
 import asyncio
 import threading
@@ -30,7 +30,7 @@ PROXIED = ApiOptions(trusted_proxies=("127.0.0.1",))
 
 
 class StoppedClock:
-    """Shows the same time until it is set."""
+    """A clock that stands still until it is set."""
 
     def __init__(self) -> None:
         self.us = SystemClock().now_us()
@@ -52,7 +52,7 @@ async def statuses(tries: list[asyncio.Task[Reply]]) -> Counter[int]:
 
 
 class Held:
-    """Work that waits until it is let go of, and notes in which order it began."""
+    """Work that blocks until it is released, and records the order of its starts."""
 
     def __init__(self, queue: HashQueue) -> None:
         self._queue = queue
@@ -75,7 +75,7 @@ class Held:
 
 
 async def until(found: Callable[[], bool]) -> None:
-    """Let everything else go on until something is so."""
+    """Let other tasks run until a condition holds."""
     async with asyncio.timeout(60):
         while True:
             if found():
@@ -122,7 +122,7 @@ def test_concurrent_requests_of_one_user_are_checked_once() -> None:
 
 
 def test_a_login_from_elsewhere_does_not_wait_for_a_guesser() -> None:
-    """The guesser's tries take turns with everybody's: the other login is not behind all of them."""
+    """Addresses take turns, so the other login does not wait for all guesses."""
 
     async def case(world: World) -> None:
         queue, held = world.access._hashes, Held(world.access._hashes)
@@ -162,15 +162,15 @@ def test_a_guesser_does_not_lock_out_verified_users_of_its_address() -> None:
 
     async def case(world: World) -> None:
         assert (await login(world, "root", "secret")).status == 200
-        clock.us += 3_600 * SECOND_US  # the password is no longer remembered, the name is
+        clock.us += 3_600 * SECOND_US  # the password is no longer cached; the verified name is
         for number in range(40):
             status = (await login(world, f"name-{number}", "guess")).status
             assert status == (401 if number < FREE_GUESSES_PER_ADDRESS else 429)
-        assert (await login(world, "bob", "secret")).status == 429  # who was never here
+        assert (await login(world, "bob", "secret")).status == 429  # never verified from this address
         assert (await login(world, "root", "secret")).status == 200
         for number in range(FREE_GUESSES):
             assert (await login(world, "root", f"guess {number}")).status == 401
-        assert (await login(world, "root", "secret")).status == 429  # a name is guessed at like any other
+        assert (await login(world, "root", "secret")).status == 429  # guesses at a verified name count as usual
         assert (await login(world, "root", "secret", "192.0.2.9")).status == 200
 
     in_world(case, users=USERS, access_clock=clock, options=PROXIED)
@@ -196,7 +196,7 @@ def test_an_admin_unlocks_a_user() -> None:
         bob = {"Authorization": basic("bob", "secret")}
         assert (await world.call("POST", path, headers=bob)).status == 403
         unknown = await world.call("POST", f"{V1}/users/eve/unlock", headers=admin)
-        assert (unknown.status, 'no user "eve"' in unknown.json["detail"]) == (404, True)
+        assert (unknown.status, 'user "eve" not found' in unknown.json["detail"]) == (404, True)
         lines = (await world.get("/audit", headers=admin))["items"]
         said = [line for line in lines if line["action"] == "unlock user"]
         assert [(line["actor"], line["subject"], line["origin"]) for line in said] == [("root", "bob", "192.0.2.7")]
@@ -204,11 +204,11 @@ def test_an_admin_unlocks_a_user() -> None:
     in_world(case, users=USERS, access_clock=StoppedClock(), options=PROXIED)
 
 
-# --- the lock-out
+# --- lockout
 
 
 def locked(lockout: Lockout, name: str, address: str, now_us: int) -> float | None:
-    """How long a try has to wait; None: it may be made, and then is not."""
+    """Return how long a guess has to wait, or None if it is allowed. Does not count the guess."""
     try:
         lockout.reserve(name, address, now_us)
     except LockedOut as error:
@@ -227,14 +227,14 @@ def test_the_lock_grows_with_each_wrong_guess() -> None:
     for _ in range(FREE_GUESSES):
         fail(lockout, "ana", "1.2.3.4", 0)
     first_s = locked(lockout, "ana", "1.2.3.4", 0)
-    assert locked(lockout, "ana", "5.6.7.8", 0) is None  # she can come in from elsewhere
+    assert locked(lockout, "ana", "5.6.7.8", 0) is None  # she can log in from another address
     assert locked(lockout, "bob", "1.2.3.4", 0) is None
     fail(lockout, "ana", "1.2.3.4", 2 * SECOND_US)
     second_s = locked(lockout, "ana", "1.2.3.4", 2 * SECOND_US)
     assert first_s is not None
     assert second_s is not None
     assert second_s > first_s
-    assert locked(lockout, "ana", "1.2.3.4", -1) is None  # the clock was set back
+    assert locked(lockout, "ana", "1.2.3.4", -1) is None  # the clock goes back
     for guess in range(FREE_GUESSES_PER_ADDRESS):
         fail(lockout, f"user-{guess}", "6.6.6.6", 3 * SECOND_US)
     assert locked(lockout, "anybody", "6.6.6.6", 3 * SECOND_US) is not None
@@ -245,11 +245,11 @@ def test_pending_guesses_count() -> None:
     lockout = Lockout()
     for _ in range(FREE_GUESSES):
         lockout.reserve("ana", "1.2.3.4", 0)
-    assert locked(lockout, "ana", "1.2.3.4", 600 * SECOND_US) is not None  # however long it takes
+    assert locked(lockout, "ana", "1.2.3.4", 600 * SECOND_US) is not None  # even after a long time
     lockout.cancel_reservation("ana", "1.2.3.4")
     assert locked(lockout, "ana", "1.2.3.4", 0) is None
     lockout.failed("ana", "1.2.3.4", 0)
-    lockout.succeeded("ana", "1.2.3.4", 0)  # forgets the wrong one, and not those that are still being checked
+    lockout.succeeded("ana", "1.2.3.4", 0)  # forgets the wrong guess, but not the pending ones
     for _ in range(FREE_GUESSES - 2):
         assert locked(lockout, "ana", "1.2.3.4", 0) is None
         lockout.reserve("ana", "1.2.3.4", 0)
@@ -279,7 +279,7 @@ def test_a_guess_counts_if_the_client_disconnects() -> None:
                 await gone
         with pytest.raises(LockedOut):
             await access.principal(basic("root", "secret"), "::1")
-        with pytest.raises(Unauthenticated):  # behind the five, which go on
+        with pytest.raises(Unauthenticated):  # behind the five pending ones
             await access.principal(basic("root", "guess"), "::2")
 
     asyncio.run(main())
@@ -316,7 +316,7 @@ def test_a_full_queue_replaces_the_last_login_of_the_busiest_address_by_a_new_ad
         await asyncio.sleep(0)
         assert queue.waiting == 4
         with pytest.raises(TooManyRequests):
-            await queue.run(str, address="e")  # each of the others has one place now
+            await queue.run(str, address="e")  # now each of the others has one slot
         held.release_held()
         found = await asyncio.gather(*tasks, *newcomers, return_exceptions=True)
         assert [one if isinstance(one, str) else type(one) for one in found] == [

@@ -1,4 +1,4 @@
-"""Who may do what: every route of the table, asked for by everybody."""
+"""Permissions: every route, called by every kind of principal."""
 
 import asyncio
 import itertools
@@ -20,7 +20,7 @@ from chronos.clock import SystemClock
 from chronos.errors import Invalid, NotFound
 from tests.support.api_server import BCRYPT, SECRET, V1, World, basic, in_world, shape
 
-#: Everybody there is: a role everywhere, a role in one namespace, a role in another.
+#: Users with a role everywhere, in one namespace, or in another.
 USERS: dict[str, dict[str, Any]] = {
     "vera": {"password_hash": SECRET, "role": "viewer"},
     "otto": {"password_hash": SECRET, "role": "operator"},
@@ -31,14 +31,14 @@ USERS: dict[str, dict[str, Any]] = {
     "ada-there": {"password_hash": SECRET, "role": "admin", "namespaces": ["there"]},
 }
 GRANTS = {name: read_grant(name, entry) for name, entry in USERS.items()}
-#: What the admin of a namespace may make a job do; commands need a permission of their own.
+#: A target that a namespace admin may save; commands need a separate permission.
 WAITS = {"wait": {"for": "1s"}}
 NO_EXECUTION = "00000000-0000-0000-0000-000000000000"
 MATRIX = list(itertools.product(ROUTES, [*USERS, None]))
 
 
 def path_of(route: Route, execution: str) -> str:
-    """The route's path, to things of the namespace "here"."""
+    """Return the path of a route, with objects of the namespace "here"."""
     path = route.path.format(ref="job", id=execution, version=1, name="nothing")
     names = {param.name for param in route.query}
     query = ["namespace=here"] if "namespace" in names else []
@@ -48,7 +48,7 @@ def path_of(route: Route, execution: str) -> str:
 
 
 def expected(route: Route, who: str | None) -> tuple[int, ...]:
-    """How somebody is refused; empty: not at all."""
+    """Return the expected problem code; empty if the request is allowed."""
     if route.permission is Permission.OPEN:
         return ()
     if who is None:
@@ -68,7 +68,7 @@ def expected(route: Route, who: str | None) -> tuple[int, ...]:
 
 
 def body_of(route: Route) -> Any:
-    """Something that makes sense to a route, and changes nothing that the next one needs."""
+    """Return a valid body for a route that changes nothing which later routes need."""
     return None if route.body is None else route.body.example
 
 
@@ -79,7 +79,7 @@ def test_every_route_honours_the_roles() -> None:
         wrong: list[str] = []
         for route, who in MATRIX:
             if route.is_stream and route.path.endswith("/events"):
-                continue  # it would go on; below
+                continue  # tested below
             path = path_of(route, asked["execution_id"])
             reply = await world.call(route.method, path, body_of(route), user=who)
             refused = expected(route, who)
@@ -291,7 +291,9 @@ def test_tokens_of_the_configuration_are_accepted() -> None:
         for query in ("", "?dry_run=true"):
             reply = await world.call("DELETE", f"{V1}/tokens/deploy{query}", headers=bearer)
             assert (reply.status, "configuration" in reply.json["detail"]) == (409, True)
-        await TokenStore(world.store).add("deploy", role="admin", namespaces=None, now_us=1)  # before it was configured
+        await TokenStore(world.store).add(
+            "deploy", role="admin", namespaces=None, now_us=1
+        )  # before the token was configured
         for query, status in (("?dry_run=true", 200), ("", 204), ("", 409)):
             reply = await world.call("DELETE", f"{V1}/tokens/deploy{query}", headers=bearer)
             assert reply.status == status, query
@@ -306,20 +308,20 @@ def test_tokens_of_the_configuration_are_accepted() -> None:
     ):
         with pytest.raises(Invalid, match=r"auth\.tokens"):
             read_tokens({"bad": bad})
-    with pytest.raises(Invalid, match="under two names"):
+    with pytest.raises(Invalid, match="two names have the same token_hash"):
         read_tokens({"one": {"token_hash": "A" * 64}, "other": {"token_hash": "a" * 64}})
-    with pytest.raises(Invalid, match="is no name"):
+    with pytest.raises(Invalid, match="is not a valid name"):
         read_tokens({"a b": {"token_hash": "0" * 64}})
 
 
 def test_a_token_is_cached_for_a_second() -> None:
-    """Servers on one store share their tokens: a new one works at once, a revoked one for a second at most."""
+    """Servers on one store share tokens: a new one works immediately, a revoked one for at most a second."""
 
     async def check() -> None:
         store = make_store("sqlite://")
         await store.open()
         one, other = TokenStore(store), TokenStore(store)
-        for unknown in ("chr_unknown", "\udcff"):  # a byte that is no text, as a header brings it
+        for unknown in ("chr_unknown", "\udcff"):  # an invalid byte, as a header delivers it
             assert await other.find(unknown, 0) is None
         made, entry = await one.add("short", role="viewer", namespaces=None, now_us=0, expires_us=9 * TOKEN_CACHE_US)
         found = await other.find(made, 0)
@@ -341,21 +343,24 @@ def test_a_token_is_cached_for_a_second() -> None:
     ("entry", "words"),
     [
         ({}, "password_hash"),
-        ({"password_hash": "plain"}, "neither an argon2 .* nor a bcrypt .* chronos config hash-password makes one"),
-        ({"password_hash": BCRYPT[:-1]}, "has 60 characters; this has 59"),
-        ({"password_hash": BCRYPT.replace("$04$", "$31$")}, "of cost 31, allowed are 4 to 16"),
-        ({"password_hash": BCRYPT.replace("$04$", "$03$")}, "of cost 3, allowed are 4 to 16"),
+        (
+            {"password_hash": "plain"},
+            "neither an argon2 .* nor a bcrypt .* create one with chronos config hash-password",
+        ),
+        ({"password_hash": BCRYPT[:-1]}, "of 59 characters instead of 60"),
+        ({"password_hash": BCRYPT.replace("$04$", "$31$")}, "of cost 31, allowed 4 to 16"),
+        ({"password_hash": BCRYPT.replace("$04$", "$03$")}, "of cost 3, allowed 4 to 16"),
         ({"password_hash": SECRET.replace("m=8", "m=4294967295")}, "m=4294967295; with p=1 allowed are 8 to 1048576"),
         ({"password_hash": SECRET.replace("p=1", "p=2")}, "m=8; with p=2 allowed are 16 to"),
-        ({"password_hash": SECRET.replace("t=1", "t=4294967295")}, "t=4294967295, p=1; allowed are 1 to 64"),
-        ({"password_hash": SECRET.replace("t=1", "t=0")}, "t=0, p=1; allowed are 1 to 64"),
+        ({"password_hash": SECRET.replace("t=1", "t=4294967295")}, "t=4294967295, p=1; allowed: t from 1 to 64"),
+        ({"password_hash": SECRET.replace("t=1", "t=0")}, "t=0, p=1; allowed: t from 1 to 64"),
         ({"password_hash": SECRET.replace("v=19", "v=20")}, "of version 20"),
         ({"password_hash": SECRET[:-40]}, "was cut off: its salt has 16 bytes and its hash 2"),
         ({"password_hash": SECRET.replace("VEw0", "V!w0")}, "neither an argon2"),
         ({"password_hash": SECRET, "role": "king"}, "allowed: viewer, operator, admin"),
         ({"password_hash": SECRET, "namespaces": "here"}, "list of names"),
-        ({"password_hash": SECRET, "namespaces": ["a b"]}, "is no name"),
-        ({"password_hash": SECRET, "rolle": "admin"}, "no setting rolle"),
+        ({"password_hash": SECRET, "namespaces": ["a b"]}, "is not a valid name"),
+        ({"password_hash": SECRET, "rolle": "admin"}, "unknown setting rolle"),
     ],
     ids=[
         *("nothing", "plain", "cut off", "endless", "too cheap"),

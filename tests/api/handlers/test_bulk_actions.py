@@ -1,4 +1,4 @@
-"""The same done to many jobs: which are meant, what becomes of each, and who may."""
+"""Bulk actions: selection, results per job, and permissions."""
 
 import asyncio
 from typing import Any
@@ -166,7 +166,7 @@ def test_deleting_many_jobs_checks_the_expected_count() -> None:
 
 
 def test_a_job_that_changed_after_its_selection_fails_with_conflict() -> None:
-    """It was chosen for what it said, which it may not say any more."""
+    """A changed job may no longer match the selection."""
 
     async def case(world: World) -> None:
         await some_jobs(world)

@@ -1,4 +1,4 @@
-"""Executions over HTTP: ask, stop, look, follow."""
+"""Executions over HTTP: trigger, cancel, read, follow."""
 
 import asyncio
 import json
@@ -100,7 +100,7 @@ def test_invalid_triggers_are_rejected() -> None:
         assert (future.status, future.code) == (422, "invalid")
         odd = await world.call("POST", f"{V1}/jobs/digest/trigger", {"at": "tomorrow"})
         assert odd.json["errors"] == [
-            {"pointer": "/at", "message": 'is "tomorrow"; write an instant like 2027-01-01T09:00:00Z'}
+            {"pointer": "/at", "message": 'is "tomorrow"; write a time like 2027-01-01T09:00:00Z'}
         ]
         large = await world.call("POST", f"{V1}/jobs/digest/trigger", {"payload": "x" * 300_000})
         assert large.status == 422
@@ -124,7 +124,7 @@ def test_a_backfill_continues_from_next_from() -> None:
         backwards = {"from": body["to"], "to": body["from"]}
         assert (await world.call("POST", f"{V1}/jobs/digest/backfill", backwards)).status == 422
         missing = await world.call("POST", f"{V1}/jobs/digest/backfill", {"from": body["from"]})
-        assert missing.json["errors"] == [{"pointer": "/to", "message": "is missing"}]
+        assert missing.json["errors"] == [{"pointer": "/to", "message": "is required"}]
         assert len((await world.get("/jobs/digest/next?count=3"))["items"]) == 3
         why = await world.get("/jobs/digest/why?at=2026-01-01T00:30:00Z")
         assert why["steps"][0]["verdict"] == "off"
@@ -140,7 +140,7 @@ def test_cancel() -> None:
         assert (await world.post(f"{path}/cancel?dry_run=true"))["dry_run"] is True
         assert (await world.post(f"{path}/cancel", {"reason": "oops"}, status=202))["status"] == "canceled"
         assert (await world.get(path))["reason"]["message"] == "oops"
-        # Canceling again is granted, in earnest as in a dry run, and changes nothing.
+        # Canceling again is allowed, also as a dry run, and changes nothing.
         assert (await world.post(f"{path}/cancel?dry_run=true"))["status"] == "canceled"
         assert (await world.post(f"{path}/cancel", {"reason": "again"}, status=202))["status"] == "canceled"
         assert (await world.get(path))["reason"]["message"] == "oops"
@@ -165,7 +165,7 @@ def test_a_signal_ends_a_wait() -> None:
         assert (wrong.status, wrong.code) == (409, "conflict")
         await world.post(f"{path}/signal", {"name": "approved", "payload": {"by": "ana"}}, status=202)
         assert (await world.ended(asked["execution_id"]))["status"] == "succeeded"
-        for query in ("", "?dry_run=true"):  # it is there, and over
+        for query in ("", "?dry_run=true"):  # it exists and has ended
             assert (await world.call("POST", f"{V1}{path}/signal{query}", {"name": "approved"})).status == 409
         nameless = await world.call("POST", f"{V1}{path}/signal", {})
         assert nameless.json["errors"][0]["pointer"] == "/name"
@@ -205,7 +205,7 @@ def test_dead_letters_and_replay() -> None:
 async def read_events(
     world: World, count: int, listens: asyncio.Event | None = None, /, **headers: str
 ) -> list[dict[str, str]]:
-    """The next events of the stream, comments and signals left out; ``listens`` is set when they begin to come."""
+    """Return the next events, without comments and signals. ``listens`` is set when the stream starts."""
     found: list[dict[str, str]] = []
     async with asyncio.timeout(60), world.client.get(f"{world.base}{V1}/events", headers=headers) as response:
         assert response.headers["Content-Type"] == "text/event-stream"
@@ -236,7 +236,7 @@ def test_events_resume_after_the_last_event_id() -> None:
             await world.ended(one["execution_id"])
         first, second = await listening
         told = sorted((json.loads(event["data"]) for event in (first, second)), key=lambda one: str(one["id"]))
-        assert told[::-1] == (await world.get("/executions"))["items"]  # names and all
+        assert told[::-1] == (await world.get("/executions"))["items"]  # including its name
         await world.call("DELETE", f"{V1}/jobs/digest")
         assert await read_events(world, 1, **{"Last-Event-ID": first["id"]}) == [second]
         await world.create("digest", schedule="manual", overlap="allow")
@@ -355,7 +355,7 @@ def test_runs_of_a_deleted_job_keep_its_name() -> None:
 
     async def case(world: World) -> None:
         runs = []
-        for _ in range(2):  # of the same name, one after the other
+        for _ in range(2):  # two jobs of the same name, one after the other
             await world.post("/jobs?namespace=here", shape("gone", **FAILS), status=201, user="ada")
             asked = await world.post("/jobs/gone/trigger?namespace=here", status=202, user="ada")
             runs.append(asked["execution_id"])
@@ -415,7 +415,7 @@ def test_why_names_the_awaited_signal() -> None:
         steps = (await world.get(f"/executions/{id_}/why"))["steps"]
         verdicts = [step["verdict"] for step in steps]
         assert verdicts.index("started") < verdicts.index("waits")
-        assert 'It waits for the signal "approved", and wakes at ' in steps[verdicts.index("waits")]["sentence"]
+        assert 'Waiting for the signal "approved", until ' in steps[verdicts.index("waits")]["sentence"]
 
     in_world(case, runs=True)
 
@@ -453,7 +453,7 @@ def test_bytes_that_are_not_http_are_refused_and_the_connection_ends() -> None:
         for sent in (b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: x\r\n\r\n", b"\x16\x03\x01 nonsense\r\n\r\n"):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(sent)
-            told = (await asyncio.wait_for(reader.read(), 60)).decode()  # until the server hangs up
+            told = (await asyncio.wait_for(reader.read(), 60)).decode()  # until the server closes the connection
             writer.close()
             await writer.wait_closed()
             head, _, body = told.partition("\r\n\r\n")

@@ -1,4 +1,4 @@
-"""Jobs over HTTP: every row of the table that is about definitions."""
+"""Jobs over HTTP: every route for definitions."""
 
 import asyncio
 from typing import Any
@@ -49,7 +49,7 @@ def test_lists_are_paged() -> None:
 def test_put_creates_and_replaces_and_honours_if_match() -> None:
     async def case(world: World) -> None:
         body = shape("digest")
-        del body["name"]  # the path says it
+        del body["name"]  # the path has the name
         created = await world.call("PUT", f"{V1}/jobs/digest", body)
         assert (created.status, created.headers["ETag"]) == (201, '"1"')
         body["description"] = "two"
@@ -126,13 +126,13 @@ def test_read_only_fields_may_be_sent_back_but_not_contradicted() -> None:
         for method, body in (("PUT", shown | {"version": 999}), ("PATCH", {"version": 999})):
             stale = await world.call(method, path, body)
             assert (stale.status, stale.code) == (409, "conflict")
-            assert "you have version 999, it is version 1" in stale.json["detail"]
+            assert "you have version 999, the current one is 1" in stale.json["detail"]
         odd = await world.call("PUT", path, shown | {"version": "1"})
         assert (odd.status, odd.json["errors"][0]["pointer"]) == (422, "/version")
         for name in ("id", "version", "state", "created_at"):
             assert (await world.call("PATCH", path, {name: None})).status == 422
         past = await world.call("PUT", path, shown | {"next_run_at": "2020-01-01T00:00:00Z", "last_execution": None})
-        assert past.status == 200  # it has run since
+        assert past.status == 200  # the job has run since
         off = await world.call("PUT", path, shown | {"enabled": False})
         assert (off.status, off.json["state"]) == (200, "disabled")
         assert (await world.call("PATCH", path, {"enabled": True, "state": "active"})).json["state"] == "active"
@@ -228,7 +228,7 @@ def test_a_patch_with_unknown_fields_is_rejected() -> None:
         state = await world.call("PATCH", f"{V1}/jobs/digest", {"state": "paused"})
         assert (state.status, state.json["errors"][0]["pointer"]) == (422, "/state")
         assert "pause" in state.json["detail"]
-        whole = await world.get("/jobs/digest")  # what is answered may be sent back
+        whole = await world.get("/jobs/digest")  # a returned job may be sent back
         same = await world.call("PATCH", f"{V1}/jobs/digest", {**whole, "description": None, "retry": None})
         assert (same.status, same.json["version"], "description" in same.json) == (200, 2, False)
 

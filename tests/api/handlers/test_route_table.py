@@ -1,4 +1,4 @@
-"""The table of routes: whole, documented, and true to its own examples."""
+"""The route table: complete, documented, and consistent with its examples."""
 
 import re
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ def named(route: Route) -> str:
 
 
 def word(route: Route) -> str:
-    """Who may use a route, as the page says it."""
+    """Return the role of a route as the page writes it."""
     words = {
         Permission.OPEN: "everybody",
         Permission.VIEW: "viewer",
@@ -74,12 +74,12 @@ def test_routes_and_operation_ids_are_unique() -> None:
 
 
 def within(schema: Any) -> dict[str, Any]:
-    """A schema that can see its neighbours."""
+    """Return a schema that can resolve references to the others."""
     return {"allOf": [schema], "components": {"schemas": SCHEMAS}}
 
 
 def parts(schema: Any) -> Iterator[Any]:
-    """A schema, and all of those that it is put together from."""
+    """Yield a schema and all schemas that it is composed of."""
     yield schema
     inner = [*schema.get("allOf", ()), *schema.get("anyOf", ())]
     if "$ref" in schema:
@@ -89,7 +89,7 @@ def parts(schema: Any) -> Iterator[Any]:
 
 
 def undeclared(schema: Any, value: Any, at: str = "") -> Iterator[str]:
-    """Where a value has fields that its schema allows and does not tell of."""
+    """Yield the places where a value has fields that its schema does not declare."""
     found = list(parts(schema))
     if isinstance(value, list):
         items = {"anyOf": [part["items"] for part in found if "items" in part]}
@@ -103,7 +103,7 @@ def undeclared(schema: Any, value: Any, at: str = "") -> Iterator[str]:
         for name, inner in value.items():
             if name not in told:
                 yield f"{at}/{name}"
-            elif any(told[name]):  # an empty schema is of anything at all
+            elif any(told[name]):  # an empty schema allows anything
                 yield from undeclared({"anyOf": told[name]}, inner, f"{at}/{name}")
 
 
@@ -126,7 +126,7 @@ def test_examples_of_refusals_are_problems() -> None:
 
 
 def places(node: Any, at: str = "#") -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every object of the document that is no example, with its place."""
+    """Yield every object of the document that is not an example, with its place."""
     if isinstance(node, dict):
         yield at, node
         for name, inner in node.items():

@@ -1,4 +1,4 @@
-"""Whoever writes a job with many faults hears of each of them at once, and where it is."""
+"""All problems of a job are reported at once, each with its pointer."""
 
 import pickle
 from typing import Any

@@ -1,4 +1,4 @@
-"""Whatever somebody sends, a job comes out of it or an error that says what is wrong; never anything else."""
+"""Any input gives a job or an error that says what is wrong, and nothing else."""
 
 from datetime import timedelta
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the reader keeps of earlier jobs changes nothing about how a job is read."""
+"""The cache of the job reader does not change how a job is read."""
 
 import json
 from datetime import UTC, datetime
@@ -50,7 +50,7 @@ USUAL = st.fixed_dictionaries(
 
 
 def read(reader: JobReader | None, data: Any) -> tuple[Draft, Any] | list[tuple[str, str]]:
-    """What becomes of it: the draft and its schedule, or all that is wrong."""
+    """Return the draft and its schedule, or the problems."""
     try:
         draft = read_job(data, checks=CHECKS, namespace="own") if reader is None else reader.read(data, namespace="own")
     except InvalidJob as error:
@@ -62,7 +62,7 @@ def read(reader: JobReader | None, data: Any) -> tuple[Draft, Any] | list[tuple[
 @given(st.lists(USUAL | st.dictionaries(st.sampled_from(FIELDS), VALUES, max_size=5), min_size=1, max_size=4))
 def test_the_cache_does_not_change_results(jobs: list[dict[str, Any]]) -> None:
     reader = JobReader(CHECKS)
-    for data in [*jobs, *jobs]:  # what was kept of the first ones must not matter either
+    for data in [*jobs, *jobs]:  # the cache of the first ones must not matter either
         assert read(reader, data) == read(None, data)
 
 

@@ -1,4 +1,4 @@
-"""What is answered about a job can be sent back, and says the same."""
+"""A returned job can be sent back and means the same."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -56,7 +56,7 @@ JSON = st.recursive(
 
 
 def said(value: Any) -> Any:
-    """A level that sets nothing is not there."""
+    """Return the settings without objects that set nothing."""
     return None if isinstance(value, Definition) and value == type(value)() else value
 
 
@@ -175,7 +175,7 @@ def test_a_returned_job_means_the_same_when_sent_back(spec: JobSpec, state: JobS
     assert draft.spec == spec
     assert (draft.namespace, draft.name) == ("default", "a-job")
     assert (draft.state is JobState.DISABLED) == (state is JobState.DISABLED)
-    assert draft.immediate == (state is JobState.DONE and runs_once(spec))  # which a job that exists does not heed
+    assert draft.immediate == (state is JobState.DONE and runs_once(spec))  # which has no effect on an existing job
 
 
 def test_a_response_adds_the_servers_fields() -> None:

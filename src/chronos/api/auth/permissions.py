@@ -84,7 +84,7 @@ class Principal:
 
 
 ANONYMOUS_ADMIN = Principal(name="anonymous", role=Role.ADMIN)
-NO_PRINCIPAL = Principal(name="nobody")
+NO_PRINCIPAL = Principal(name="unauthenticated")
 
 
 def read_grant(name: str, entry: Mapping[str, Any]) -> Principal:
@@ -161,7 +161,7 @@ class Access:
         self._checks: dict[tuple[str, bytes], asyncio.Task[bool]] = {}  # password checks in progress
 
     async def principal(self, header: str | None, address: str) -> Principal:
-        """Authenticate an Authorization header. Returns NO_PRINCIPAL without one. Raises Unauthenticated or LockedOut."""
+        """Authenticate an Authorization header. Returns NO_PRINCIPAL without one. Raises Unauthenticated, LockedOut."""
         if self.open:
             return ANONYMOUS_ADMIN
         if header is None:
@@ -259,7 +259,7 @@ class Access:
 
 
 def _read_basic(credentials: str) -> tuple[str, str | None]:
-    """Read name and password; the password is None without a colon. Raises ``Unauthenticated``."""
+    """Read name and password, or None instead of a password if the colon is missing. Raises ``Unauthenticated``."""
     try:
         name, colon, password = base64.b64decode(credentials, validate=True).decode().partition(":")
     except ValueError:  # neither base64 nor UTF-8

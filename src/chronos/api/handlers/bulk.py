@@ -63,9 +63,9 @@ async def bulk(context: RequestContext) -> web.StreamResponse:
         data, draft = pair
         result = next(done) if isinstance(draft, Draft) else draft
         if isinstance(result, SavedJob):
-            one = to_saved_response(result)
-            counts[one.result] += 1
-            results.append(msgspec.Raw(msgspec.json.encode(one)))
+            saved = to_saved_response(result)
+            counts[saved.result] += 1
+            results.append(msgspec.Raw(msgspec.json.encode(saved)))
         else:
             counts["failed"] += 1
             refusal = _write_refused(result, data, errors_left)
@@ -155,7 +155,7 @@ async def apply(context: RequestContext) -> web.StreamResponse:
 
 async def _read_drafts(context: RequestContext, items: list[Any]) -> list[Draft | ChronosError]:
     """Read each job as a draft, or return its error."""
-    found: list[Draft | ChronosError] = []
+    drafts: list[Draft | ChronosError] = []
     unusual_states: list[int] = []  # indexes of jobs whose state must be checked
     allowed: set[str] = set()  # namespaces whose permission is already checked
     read, namespace = context.api.service.jobs.read, context.namespace
@@ -168,23 +168,23 @@ async def _read_drafts(context: RequestContext, items: list[Any]) -> list[Draft 
                 allowed.add(draft.namespace)
             require_targets(context, draft.namespace, draft.spec)
             if has_unusual_state(data, draft):  # rare
-                unusual_states.append(len(found))
-            found.append(draft)
+                unusual_states.append(len(drafts))
+            drafts.append(draft)
         except ChronosError as error:
-            found.append(error)
+            drafts.append(error)
 
     if context.has_large_body:
         await _read_each(context, items, read_one)
     else:
         await context.api.slicer.each(items, read_one)
     for index in unusual_states:
-        draft = found[index]
+        draft = drafts[index]
         assert isinstance(draft, Draft)
         try:
             check_state(items[index], draft, await context.api.store.job_named(draft.namespace, draft.name))
         except InvalidJob as error:
-            found[index] = error
-    return found
+            drafts[index] = error
+    return drafts
 
 
 async def _read_each(context: RequestContext, items: list[Any], read: Callable[[Any], None]) -> None:

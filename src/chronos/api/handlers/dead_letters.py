@@ -51,7 +51,7 @@ async def list_dead_letters(context: RequestContext) -> web.StreamResponse:
         cursor=read_id_cursor(context.text("cursor")),
     )
     jobs = await context.api.store.names_of(sorted({letter.job for letter in page.items}))
-    items = [_write_dead_letter(one, jobs[one.job].name if one.job in jobs else None) for one in page.items]
+    items = [_write_dead_letter(letter, jobs[letter.job].name if letter.job in jobs else None) for letter in page.items]
     return json_response({"items": items, "next_cursor": write_cursor(page.cursor)})
 
 
@@ -86,10 +86,10 @@ async def discard(context: RequestContext) -> web.StreamResponse:
     """Discard a dead letter. Its execution stays in the history."""
     execution, runs = context.view.execution.id, context.api.service.runs
     if context.dry_run:
-        found = await runs.is_dead_letter(execution)
+        exists = await runs.is_dead_letter(execution)
     else:
-        found = await runs.drop_dead_letters([execution], actor=context.actor) > 0
-    if not found:
+        exists = await runs.drop_dead_letters([execution], actor=context.actor) > 0
+    if not exists:
         raise NotFound(f'"{id_text(execution)}" is not a dead letter; it was replayed or discarded, or did not fail')
     return json_response({"dry_run": True, "id": id_text(execution)}) if context.dry_run else web.Response(status=204)
 

@@ -102,18 +102,18 @@ class EventFeed:
     async def read(self) -> list[Execution | Span]:
         """Return the next page; empty if there is nothing new."""
         while True:
-            found = await self._store.ended_since(self._position, _PAGE)
-            fresh = [item for item in found if position_of(item) > self._floor and item.id not in self._sent]
+            items = await self._store.ended_since(self._position, _PAGE)
+            fresh = [item for item in items if position_of(item) > self._floor and item.id not in self._sent]
             for item in fresh:
                 self._sent[item.id] = None
             while len(self._sent) > _MAX_REMEMBERED:
                 self._sent.popitem(last=False)
-            if len(found) == _PAGE:
-                self._position = position_of(found[-1])
+            if len(items) == _PAGE:
+                self._position = position_of(items[-1])
             else:
-                newest = position_of(found[-1]) if found else self._position
+                newest = position_of(items[-1]) if items else self._position
                 self._position = max(self._floor, (newest[0] - _LOOK_BACK_US, _FIRST_ID))
-            if fresh or len(found) < _PAGE:
+            if fresh or len(items) < _PAGE:
                 return fresh
 
 
@@ -173,12 +173,12 @@ async def _write_events(context: RequestContext, items: Sequence[Execution | Spa
     for item, data in zip(items, await context.api.service.runs.write_items(items, names), strict=True):
         if not context.is_visible(names[item.job].namespace if item.job in names else None):
             continue
-        at_us, one = position_of(item)
+        at_us, id_ = position_of(item)
         kind = "span" if isinstance(item, Span) else "execution"
         yield b"event: %s\nid: %d-%s\ndata: %s\n\n" % (
             kind.encode(),
             at_us,
-            one.hex().encode(),
+            id_.hex().encode(),
             msgspec.json.encode(data),
         )
 
@@ -235,7 +235,7 @@ async def log(context: RequestContext) -> web.StreamResponse:
 async def _check_task(context: RequestContext, task: str) -> None:
     """Raise ``NotFound`` for an unknown task. Hooks also write output, under their own names."""
     execution = context.view.execution.id
-    names = {one["name"] for one in (await context.api.service.runs.get_json(execution))["tasks"]}
+    names = {task_["name"] for task_ in (await context.api.service.runs.get_json(execution))["tasks"]}
     if task not in names and all(row.task != task for row in await context.api.store.output(execution)):
         raise NotFound(f'the execution has no task "{task[:200]}"; its tasks: {", ".join(sorted(names)) or "none"}')
 

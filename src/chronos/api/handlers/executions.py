@@ -299,4 +299,4 @@ def read_execution_id(text: str) -> bytes:
 
 
 def _already_finished(execution: Execution) -> Conflict:
-    return Conflict(f"the execution has already finished: {execution.status.name.lower()}")
+    return Conflict(f"the execution has already ended: {execution.status.name.lower()}")

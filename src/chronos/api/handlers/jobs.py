@@ -275,10 +275,10 @@ async def _find_existing(context: RequestContext, ref_text: str) -> Job | None:
 async def _read_saved(context: RequestContext, saved: SavedJob) -> Job:
     if saved.job is not None:
         return saved.job
-    found = (await context.api.store.jobs_by_id([saved.job_id])).get(saved.job_id)
-    if found is None:
+    job = (await context.api.store.jobs_by_id([saved.job_id])).get(saved.job_id)
+    if job is None:
         raise NotFound(f'"{saved.name}" was saved, but another client has deleted it since')
-    return found
+    return job
 
 
 def _read_merged_draft(jobs: JobService, job: Job, changes: dict[str, Any]) -> Draft:

@@ -57,13 +57,13 @@ async def preview(context: RequestContext) -> web.StreamResponse:
         body.fault("schedule", 'is required; use text of any dialect, or an object such as {"cron": "0 9 * * *"}')
     body.raise_problems()
     assert when.spec is not None
-    found = preview_spec(when.spec, now_us=context.api.clock.now_us(), count=count, key=key)
+    result = preview_spec(when.spec, now_us=context.api.clock.now_us(), count=count, key=key)
     return json_response(
         {
-            "words": found.words,
-            "understood_as": found.understood_as,
-            "timezone": found.timezone,
-            "next": [rfc3339(us) for us in found.next_us],
+            "words": result.words,
+            "understood_as": result.understood_as,
+            "timezone": result.timezone,
+            "next": [rfc3339(us) for us in result.next_us],
             "warnings": [
                 {
                     "kind": oddity.kind.value,
@@ -72,7 +72,7 @@ async def preview(context: RequestContext) -> web.StreamResponse:
                     "count": oddity.count,
                     "message": oddity.message,
                 }
-                for oddity in found.oddities
+                for oddity in result.oddities
             ],
         }
     )

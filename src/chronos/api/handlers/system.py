@@ -177,8 +177,8 @@ async def queues(context: RequestContext) -> web.StreamResponse:
 )
 async def namespaces(context: RequestContext) -> web.StreamResponse:
     """List the namespaces that have jobs and that the caller may see."""
-    found = await context.api.store.namespaces(limit=MAX_NAMESPACES)
-    return json_response({"items": [{"name": name} for name in found if context.principal.sees(name)]})
+    names = await context.api.store.namespaces(limit=MAX_NAMESPACES)
+    return json_response({"items": [{"name": name} for name in names if context.principal.sees(name)]})
 
 
 @route.get(

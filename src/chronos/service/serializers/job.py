@@ -261,20 +261,20 @@ def _tasks(reader: ObjectReader, checks: Mapping[str, Check]) -> tuple[Task, ...
     if not given and not any(problem.pointer.startswith(_TARGET_POINTERS) for problem in reader.problems):
         kinds = ", ".join(sorted(checks))
         reader.fault("tasks", f"is required; give a list of tasks, or a single target: {kinds}")
-    found: list[Task | None] = []
+    tasks: list[Task | None] = []
     if function is not None:
         options = {"name": function}
         _check(reader, "job_type", PYTHON, options, checks)
-        found.append(Task(name=DEFAULT_TASK_NAME, target=Target(kind=PYTHON, options=options)))
+        tasks.append(Task(name=DEFAULT_TASK_NAME, target=Target(kind=PYTHON, options=options)))
     for field in target_fields:
         target = read_target(reader, field, checks)
-        found.append(None if target is None else Task(name=DEFAULT_TASK_NAME, target=target))
+        tasks.append(None if target is None else Task(name=DEFAULT_TASK_NAME, target=target))
     if entries:
-        found += [
-            _task(reader.to_object((name, place), value), checks, len(entries)) for place, value in enumerate(entries)
+        tasks += [
+            _task(reader.to_object((name, index), value), checks, len(entries)) for index, value in enumerate(entries)
         ]
         _check_names(reader, name, entries)
-    return tuple(task for task in found if task is not None)
+    return tuple(task for task in tasks if task is not None)
 
 
 def _task(reader: ObjectReader | None, checks: Mapping[str, Check], count: int) -> Task | None:
@@ -284,12 +284,12 @@ def _task(reader: ObjectReader | None, checks: Mapping[str, Check], count: int) 
     target_fields = _find_target_fields(reader, checks)
     if len(target_fields) != 1:
         kinds = ", ".join(sorted(checks))
-        what = (
-            f"says {' and '.join(target_fields)}; a task does one thing"
+        message = (
+            f"has {' and '.join(target_fields)}; a task has one target"
             if target_fields
-            else f"says nothing to do: give {kinds}"
+            else f"has no target; give one of {kinds}"
         )
-        reader.problems.append(Problem(reader.pointer, what))
+        reader.problems.append(Problem(reader.pointer, message))
     targets = [read_target(reader, field, checks) for field in target_fields]
     needs = reader.texts("needs", max_items=MAX_TASKS)
     settings = read_overrides(reader)
@@ -302,22 +302,22 @@ def _check_names(reader: ObjectReader, field: str, entries: list[Any]) -> None:
     """Record tasks with the same name, and needs that name no task."""
     if len(entries) == 1 and not (isinstance(entries[0], dict) and entries[0].get("needs")):
         return
-    tasks = [(place, value) for place, value in enumerate(entries) if isinstance(value, dict)]
+    tasks = [(index, value) for index, value in enumerate(entries) if isinstance(value, dict)]
     names: set[str] = {DEFAULT_TASK_NAME} if len(entries) == 1 and tasks[0][1].get("name") is None else set()
-    for place, task in tasks:
+    for index, task in tasks:
         name = task.get("name")
         if isinstance(name, str) and name in names:
             reader.fault(
-                (field, place, "name"), f'"{name[:64]}" is the name of another task; give each task its own name'
+                (field, index, "name"), f'"{name[:64]}" is the name of another task; give each task its own name'
             )
         elif isinstance(name, str):
             names.add(name)
-    for place, task in tasks:
+    for index, task in tasks:
         needs = task.get("needs")
-        for index, need in enumerate(needs if isinstance(needs, list) else [needs]):
+        for need_index, need in enumerate(needs if isinstance(needs, list) else [needs]):
             if isinstance(need, str) and need not in names:
-                path = ("needs", index) if isinstance(needs, list) else ("needs",)
-                reader.fault((field, place, *path), f'is "{need[:64]}", but the job has no task of this name')
+                path = ("needs", need_index) if isinstance(needs, list) else ("needs",)
+                reader.fault((field, index, *path), f'is "{need[:64]}", but the job has no task of this name')
 
 
 def _find_target_fields(reader: ObjectReader, checks: Mapping[str, Check]) -> list[str]:
@@ -381,7 +381,7 @@ def _check(reader: ObjectReader, field: str, kind: str, options: dict[str, Any],
 def check_targets(name: str, spec: JobSpec, checks: Mapping[str, Check]) -> None:
     """Raise ``InvalidJob`` if a stored job has a target that would now be rejected."""
     problems: list[Problem] = []
-    targets = [(f"/tasks/{place}", task.target) for place, task in enumerate(spec.tasks)]
+    targets = [(f"/tasks/{index}", task.target) for index, task in enumerate(spec.tasks)]
     targets += [("/on_start", spec.on_start)] if spec.on_start is not None else []
     targets += [("/on_complete", spec.on_complete)] if spec.on_complete is not None else []
     for pointer, target in targets:
@@ -407,19 +407,19 @@ def _hook(reader: ObjectReader, field: str, checks: Mapping[str, Check]) -> Targ
     target_fields = _find_target_fields(inner, checks)
     if len(target_fields) != 1:
         reader.fault(field, f"must have exactly one target: {', '.join(sorted(checks))}")
-    targets = [read_target(inner, one, checks) for one in target_fields]
+    targets = [read_target(inner, field_, checks) for field_ in target_fields]
     inner.finish()
     return targets[0] if targets else None
 
 
 def _after(reader: ObjectReader, name: str) -> tuple[UpstreamJob, ...]:
     field, entries = reader.items("after", max_items=MAX_FOLLOWED)
-    found: list[UpstreamJob] = []
-    for place, value in enumerate(entries):
+    upstream: list[UpstreamJob] = []
+    for index, value in enumerate(entries):
         if isinstance(value, str):
-            found.append(UpstreamJob(job=value))
+            upstream.append(UpstreamJob(job=value))
             continue
-        inner = reader.to_object((field, place), value)
+        inner = reader.to_object((field, index), value)
         if inner is None:
             continue
         job = inner.text("job", max_bytes=200)
@@ -428,12 +428,12 @@ def _after(reader: ObjectReader, name: str) -> tuple[UpstreamJob, ...]:
         if job is None:
             inner.fault("job", "is required")
         else:
-            found.append(UpstreamJob(job=job, on=on))
-    if any(one.job == name for one in found):
+            upstream.append(UpstreamJob(job=job, on=on))
+    if any(job_.job == name for job_ in upstream):
         reader.fault(field, "names the job itself; a job cannot follow itself")
-    if len({one.job for one in found}) < len(found):
+    if len({job_.job for job_ in upstream}) < len(upstream):
         reader.fault(field, "names a job twice; name each job once")
-    return tuple(found)
+    return tuple(upstream)
 
 
 def _refuse_alerts(reader: ObjectReader) -> None:
@@ -480,12 +480,12 @@ def _find_target_pointers(data: dict[str, Any], spec: JobSpec, checks: Mapping[s
     """Return the pointers of the targets in the request, by task or hook."""
     target_fields = _target_fields(tuple(checks))
     tasks = data.get("tasks")
-    written = [(f"/tasks/{place}", task) for place, task in enumerate(tasks)] if tasks else [("", data)]
-    places = [(task.name, pointer, fields) for task, (pointer, fields) in zip(spec.tasks, written, strict=True)]
-    places += [(f"/{hook}", f"/{hook}", data[hook]) for hook in ("on_start", "on_complete") if data.get(hook)]
+    written = [(f"/tasks/{index}", task) for index, task in enumerate(tasks)] if tasks else [("", data)]
+    located = [(task.name, pointer, fields) for task, (pointer, fields) in zip(spec.tasks, written, strict=True)]
+    located += [(f"/{hook}", f"/{hook}", data[hook]) for hook in ("on_start", "on_complete") if data.get(hook)]
     return {
         name: extend_pointer(pointer, next((field for field in target_fields if field in fields), ""))
-        for name, pointer, fields in places
+        for name, pointer, fields in located
     }
 
 

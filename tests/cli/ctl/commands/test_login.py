@@ -90,8 +90,8 @@ def test_an_open_server(served: Served) -> None:
 
 def test_refusals(known: Served) -> None:
     for arguments, given, code, message in (
-        (["--user", "ana"], "wrong\n", 1, "✗ the name or the password is wrong\n"),
-        (["--token", "wrong"], None, 1, "✗ the token is not known here, or has expired\n"),
+        (["--user", "ana"], "wrong\n", 1, "✗ incorrect username or password\n"),
+        (["--token", "wrong"], None, 1, "✗ unknown or expired token; "),
         (["--user", "ana"], "", 1, "there is no password"),
         ([], None, 1, "say --user NAME or --token TOKEN"),
         (["--user", "ana", "--token", "x"], None, 2, "both given"),
