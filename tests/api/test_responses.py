@@ -16,7 +16,7 @@ def test_a_schedule_change_returns_the_diff_of_upcoming_runs() -> None:
         diff = put.json["diff"]
         assert diff["added"]["count"] == 30
         assert all(at.endswith("T10:00:00Z") for at in diff["added"]["first"])
-        assert (diff["kept"]["count"], diff["cancelled"]["count"]) == (30, 0)
+        assert (diff["kept"]["count"], diff["canceled"]["count"]) == (30, 0)
         patched = await world.call("PATCH", f"{V1}/jobs/digest", {"schedule": "0 10 * * *"})
         assert patched.json["diff"]["cancelled"]["count"] == 30
         back = await world.call("POST", f"{V1}/jobs/digest/rollback", {"version": 1})

@@ -237,7 +237,7 @@ def test_a_replay_runs_all_tasks_or_only_failed_ones() -> None:
         assert (await world.runs.replay_dead_letter(first.id)).id == once.id
         assert (await world.runs.dead_letters()).items == []
         await world.jobs.delete("job")
-        with pytest.raises(NotFound, match="its job was deleted"):
+        with pytest.raises(NotFound, match="job of this execution was deleted"):
             await world.runs.replay(first.id)
 
     in_world(case)

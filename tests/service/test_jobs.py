@@ -65,7 +65,7 @@ def test_counted_repetitions_start_immediately() -> None:
 def test_create_only_and_stale_versions_are_conflicts() -> None:
     async def case(world: World) -> None:
         await world.save()
-        with pytest.raises(Conflict, match="already exists"):
+        with pytest.raises(Conflict, match="exists already"):
             await world.save(create_only=True)
         await world.save(description="two", expect=1)
         with pytest.raises(Conflict, match="you have version 1, the current one is 2"):

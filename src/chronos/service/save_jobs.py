@@ -307,7 +307,7 @@ class JobSaver:
 def _check_expected(name: str, existing: Job | None, change: _JobChange) -> None:
     expect = change.expect
     if change.create_only and existing is not None:
-        raise Conflict(f'job "{name}" already exists; choose another name, or replace it')
+        raise Conflict(f'a job named "{name}" exists already; choose another name, or replace it')
     if expect is not None and existing is None:
         raise Conflict(f'job "{name}" was deleted since you read version {expect}')
     if expect is not None and existing is not None and existing.version != expect:

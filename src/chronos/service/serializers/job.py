@@ -1,7 +1,5 @@
 """Jobs as JSON. A job that was returned can be sent back and means the same."""
 
-import json
-import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
@@ -28,28 +26,31 @@ from chronos.core.job import (
 from chronos.core.lane import PYTHON
 from chronos.core.schedule.schedule import Schedule
 from chronos.core.task_group import build_layout
-from chronos.errors import Invalid, InvalidOptions
+from chronos.errors import Invalid
 from chronos.service.serializers.identifiers import find_name_fault, id_text
 from chronos.service.serializers.json_values import extend_pointer, to_plain_json
 from chronos.service.serializers.object_reader import ObjectReader
 from chronos.service.serializers.problems import InvalidJob, Problem
 from chronos.service.serializers.schedule import read_schedule, write_schedule
 from chronos.service.serializers.settings import read_overrides, read_settings, write_settings
-
-Check = Callable[[Mapping[str, Any]], None]
+from chronos.service.serializers.target import (
+    Check,
+    check_target,
+    find_target_fields,
+    read_target,
+    target_field_names,
+)
 
 MAX_TASKS = 1_000
 MAX_TAGS = 64
 MAX_FOLLOWED = 100
 MAX_DESCRIPTION = 10 * 1024
 MAX_PAYLOAD = 256 * 1024
-MAX_OPTIONS = 256 * 1024
 MAX_SPEC = 1024 * 1024  # bytes of the stored spec
 NO_ALERTS = (
     "alerts are not supported yet, so none would be sent; leave the field out, or set it to null to remove it from a "
     "stored job"
 )
-_MAX_EXAMPLE = 200  # characters of an example in a message
 DEFAULT_TASK_NAME = "main"  # of a single task without a name
 MASK_BYTES = MASK.encode()
 
@@ -73,8 +74,6 @@ _READ_ONLY_FIELDS = frozenset(
 )
 #: Fields that few jobs set.
 _RARE_FIELDS = frozenset(("after", "enabled", "description", "on_start", "on_complete", "alerts", "owner", "payload"))
-_KINDS = ("http", "command", "python", "grpc", "wait")
-_ALIASES = {"webhook": "http"}
 _TARGET_POINTERS = ("/tasks", "/job_type")
 
 
@@ -253,7 +252,7 @@ def _name(reader: ObjectReader, field: str, default: str | None = None) -> str:
 
 def _tasks(reader: ObjectReader, checks: Mapping[str, Check]) -> tuple[Task, ...]:
     function = reader.text("job_type", max_bytes=200)
-    target_fields = _find_target_fields(reader, checks)
+    target_fields = find_target_fields(reader, checks)
     name, entries = reader.items("tasks", max_items=MAX_TASKS)
     given = [*(["job_type"] if function else []), *target_fields, *(["tasks"] if entries else [])]
     for duplicate in given[1:]:
@@ -264,7 +263,7 @@ def _tasks(reader: ObjectReader, checks: Mapping[str, Check]) -> tuple[Task, ...
     tasks: list[Task | None] = []
     if function is not None:
         options = {"name": function}
-        _check(reader, "job_type", PYTHON, options, checks)
+        check_target(reader, "job_type", PYTHON, options, checks)
         tasks.append(Task(name=DEFAULT_TASK_NAME, target=Target(kind=PYTHON, options=options)))
     for field in target_fields:
         target = read_target(reader, field, checks)
@@ -281,7 +280,7 @@ def _task(reader: ObjectReader | None, checks: Mapping[str, Check], count: int) 
     if reader is None:
         return None
     name = _name(reader, "name", default=DEFAULT_TASK_NAME if count == 1 else None)
-    target_fields = _find_target_fields(reader, checks)
+    target_fields = find_target_fields(reader, checks)
     if len(target_fields) != 1:
         kinds = ", ".join(sorted(checks))
         message = (
@@ -320,91 +319,11 @@ def _check_names(reader: ObjectReader, field: str, entries: list[Any]) -> None:
                 reader.fault((field, index, *path), f'is "{need[:64]}", but the job has no task of this name')
 
 
-def _find_target_fields(reader: ObjectReader, checks: Mapping[str, Check]) -> list[str]:
-    """Return the fields of an object that are targets."""
-    return reader.present(*_target_fields(tuple(checks)))
-
-
-@lru_cache(maxsize=64)
-def _target_fields(kinds: tuple[str, ...]) -> tuple[str, ...]:
-    """Return every field name that can hold a target."""
-    return tuple(dict.fromkeys((*_KINDS, *_ALIASES, *kinds)))
-
-
-def read_target(reader: ObjectReader, field: str, checks: Mapping[str, Check]) -> Target | None:
-    """Read a target; returns None if it is not an object."""
-    _, value = reader.take(field)
-    if not isinstance(value, dict):
-        if value is not None:
-            reader.fault(field, f"must be an object{_describe_target_shape(field, value)}")
-        return None
-    kind, options = _ALIASES.get(field, field), value
-    if len(msgspec.json.encode(options)) > MAX_OPTIONS:
-        reader.fault(field, f"is larger than {MAX_OPTIONS // 1024} KiB")
-    else:
-        _check(reader, field, kind, options, checks)
-    return Target(kind=kind, options=options)
-
-
-def _describe_target_shape(field: str, value: Any) -> str:
-    """Show the object that a text or a list was probably meant to be."""
-    match _ALIASES.get(field, field), value:
-        case "command", str():
-            example: dict[str, Any] = {"argv": value.split()}
-        case "command", list():
-            example = {"argv": value}
-        case "http", str():
-            example = {"url": value}
-        case "python", str():
-            example = {"name": value}
-        case _:
-            return ""
-    text = json.dumps(example, ensure_ascii=False)
-    return f" like {text}" if len(text) <= _MAX_EXAMPLE else ""
-
-
-def _check(reader: ObjectReader, field: str, kind: str, options: dict[str, Any], checks: Mapping[str, Check]) -> None:
-    """Let the runner check the options of a target."""
-    check = checks.get(kind)
-    if check is None:
-        reader.fault(field, f'unsupported target "{kind}"; use one of {", ".join(sorted(checks))}')
-        return
-    try:
-        check(options)
-    except InvalidOptions as error:
-        for path, message in error.faults:
-            reader.fault((field, *path), message)
-    except Invalid as error:
-        reader.fault((field, *_find_option(kind, str(error))), str(error))
-
-
-def check_targets(name: str, spec: JobSpec, checks: Mapping[str, Check]) -> None:
-    """Raise ``InvalidJob`` if a stored job has a target that would now be rejected."""
-    problems: list[Problem] = []
-    targets = [(f"/tasks/{index}", task.target) for index, task in enumerate(spec.tasks)]
-    targets += [("/on_start", spec.on_start)] if spec.on_start is not None else []
-    targets += [("/on_complete", spec.on_complete)] if spec.on_complete is not None else []
-    for pointer, target in targets:
-        _check(ObjectReader({}, pointer, problems), target.kind, target.kind, target.options, checks)
-    if problems:
-        raise InvalidJob(problems, name=name)
-
-
-def _find_option(kind: str, message: str) -> tuple[str, ...]:
-    """Return the path of the option that a runner's message starts with: ``http.auth.token``, ``http has no option
-    "urll"``.
-    """
-    if unknown := re.match(rf'{re.escape(kind)} has no option "([^"]+)"', message):
-        return (unknown.group(1),)
-    named = re.match(rf"{re.escape(kind)}((?:\.[A-Za-z0-9_-]+|\[\d+\])+)", message)
-    return () if named is None else tuple(re.findall(r"[A-Za-z0-9_-]+", named.group(1)))
-
-
 def _hook(reader: ObjectReader, field: str, checks: Mapping[str, Check]) -> Target | None:
     inner = reader.object(field)
     if inner is None:
         return None
-    target_fields = _find_target_fields(inner, checks)
+    target_fields = find_target_fields(inner, checks)
     if len(target_fields) != 1:
         reader.fault(field, f"must have exactly one target: {', '.join(sorted(checks))}")
     targets = [read_target(inner, field_, checks) for field_ in target_fields]
@@ -478,7 +397,7 @@ def _check_spec(spec: JobSpec, problems: list[Problem]) -> bytes:
 
 def _find_target_pointers(data: dict[str, Any], spec: JobSpec, checks: Mapping[str, Check]) -> dict[str, str]:
     """Return the pointers of the targets in the request, by task or hook."""
-    target_fields = _target_fields(tuple(checks))
+    target_fields = target_field_names(tuple(checks))
     tasks = data.get("tasks")
     written = [(f"/tasks/{index}", task) for index, task in enumerate(tasks)] if tasks else [("", data)]
     located = [(task.name, pointer, fields) for task, (pointer, fields) in zip(spec.tasks, written, strict=True)]
