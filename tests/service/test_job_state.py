@@ -86,7 +86,7 @@ def test_a_job_resumed_and_paused_again_stays_paused() -> None:
             await world.switch("pause", "job")
 
         Between(world, SetJobState, again)
-        with pytest.raises(Conflict, match="back and forth"):
+        with pytest.raises(Conflict, match="was resumed and paused again"):
             await world.switch("resume", "job")
         world.tick(HOUR_US)
         await world.switch("resume", "job")
@@ -236,7 +236,7 @@ def test_a_job_beyond_the_queue_limit_does_not_affect_others() -> None:
         await world.saver.save([world.jobs.read(full)])
         await world.saver.save([world.jobs.read({**full, "description": "second"})])
         drafts = [world.jobs.read(one) for one in (shape("a"), {**full, "description": "third"}, shape("b"))]
-        with pytest.raises(QueueFull, match='"full" is to run at once'):
+        with pytest.raises(QueueFull, match='"full" cannot run now, because its queue is full'):
             await world.saver.save(drafts)
         first, second, third = await world.saver.save_each(drafts)
         assert isinstance(second, QueueFull)

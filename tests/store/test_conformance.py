@@ -29,7 +29,7 @@ def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], S
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__.removeprefix("case_"))
-def test_contract(make_store: Callable[[], Store], case: Case) -> None:
+def test_engine_keeps_the_contract(make_store: Callable[[], Store], case: Case) -> None:
     async def check() -> None:
         store = make_store()
         await store.open()

@@ -51,7 +51,7 @@ async def replay(commands: list[Command[Any]], path: Path) -> None:
     await store.close()
 
 
-def test_random_commands(tmp_path: Path) -> None:
+def test_replaying_random_commands_gives_the_same_rows(tmp_path: Path) -> None:
     recorded: list[list[Command[Any]]] = []
 
     def record() -> list[SqliteStore]:
@@ -161,7 +161,7 @@ class Crowd:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_crowd_whose_commands_went_together(tmp_path: Path, seed: int) -> None:
+def test_replaying_concurrent_clients_gives_the_same_rows(tmp_path: Path, seed: int) -> None:
     journal: list[Command[Any]] = []
 
     async def case() -> None:

@@ -109,7 +109,7 @@ def large(n: int) -> SaveJobs:
     return SaveJobs(rows=(), delete=(DeleteRow(bytes(16)),) * 5, now_us=n)
 
 
-def test_large_commands_and_others_go_by_turns() -> None:
+def test_large_commands_alternate_with_others() -> None:
     """Neither waits for more than one transaction of the other."""
 
     async def main() -> None:
@@ -127,7 +127,7 @@ def test_large_commands_and_others_go_by_turns() -> None:
     asyncio.run(main())
 
 
-def test_much_that_is_due_is_not_behind_jobs_that_pour_in() -> None:
+def test_admissions_do_not_wait_behind_many_large_commands() -> None:
     due = Admit(rows=(AdmitRow(bytes(16), 1, 0, None, bytes(16), 0, True),) * 9, node=1, now_us=0, request=bytes(16))
 
     async def main() -> None:
@@ -144,7 +144,7 @@ def test_much_that_is_due_is_not_behind_jobs_that_pour_in() -> None:
     asyncio.run(main())
 
 
-def test_idle_at_once_and_together_under_load() -> None:
+def test_an_idle_store_sends_at_once_and_a_busy_one_batches() -> None:
     async def main() -> None:
         run = Recorder()
         pump = GroupCommit(begin_in_task(run), max_rows=3)
@@ -163,7 +163,7 @@ def test_idle_at_once_and_together_under_load() -> None:
     asyncio.run(main())
 
 
-def test_what_is_urgent_goes_first() -> None:
+def test_urgent_commands_go_first() -> None:
     async def main() -> None:
         run = Recorder()
         pump = GroupCommit(begin_in_task(run), max_rows=2)
@@ -181,7 +181,7 @@ def test_what_is_urgent_goes_first() -> None:
     asyncio.run(main())
 
 
-def test_an_error_is_the_commands_own() -> None:
+def test_an_error_is_raised_only_to_its_command() -> None:
     async def main() -> None:
         run = Recorder()
         pump = GroupCommit(begin_in_task(run))
@@ -192,7 +192,7 @@ def test_an_error_is_the_commands_own() -> None:
     asyncio.run(main())
 
 
-def test_a_mistake_of_ours_spares_the_neighbours() -> None:
+def test_an_unexpected_error_does_not_affect_others_of_the_batch() -> None:
     async def main() -> None:
         run = Recorder()
         run.fault = ZeroDivisionError()
@@ -207,7 +207,7 @@ def test_a_mistake_of_ours_spares_the_neighbours() -> None:
     asyncio.run(main())
 
 
-def test_cancelling_the_waiter_does_not_cancel_the_command() -> None:
+def test_cancelling_the_caller_does_not_cancel_the_command() -> None:
     async def main() -> None:
         run = Recorder()
         pump = GroupCommit(begin_in_task(run))
@@ -224,7 +224,7 @@ def test_cancelling_the_waiter_does_not_cancel_the_command() -> None:
     asyncio.run(main())
 
 
-def test_whoever_waits_is_told_when_all_comes_to_an_end() -> None:
+def test_callers_get_an_error_when_the_loop_is_canceled() -> None:
     """As what is under way is cancelled with the loop; the next loop begins anew."""
 
     async def cut_off() -> list[Any]:
@@ -264,7 +264,7 @@ def test_whoever_waits_is_told_when_all_comes_to_an_end() -> None:
     assert asyncio.run(again()) == repr(trim(4))
 
 
-def test_too_much_waiting_is_refused_but_never_what_is_urgent() -> None:
+def test_too_many_waiting_commands_are_rejected_except_urgent_ones() -> None:
     async def main() -> None:
         run = Recorder()
         pump = GroupCommit(begin_in_task(run), max_waiting=2)
@@ -283,7 +283,7 @@ def test_too_much_waiting_is_refused_but_never_what_is_urgent() -> None:
     asyncio.run(main())
 
 
-def test_much_text_goes_in_several_transactions() -> None:
+def test_long_texts_are_split_into_several_transactions() -> None:
     async def main() -> None:
         run = Recorder()
         pump = GroupCommit(begin_in_task(run))
@@ -318,11 +318,11 @@ def test_much_text_goes_in_several_transactions() -> None:
         (Trim(now_us=1, limit=1), 0),
     ],
 )
-def test_how_much_text_a_command_brings(command: Command[Any], text: int) -> None:
+def test_text_of_a_command_is_counted(command: Command[Any], text: int) -> None:
     assert count_characters(command) == text
 
 
-def test_what_goes_into_one_command() -> None:
+def test_a_command_takes_rows_up_to_the_limits() -> None:
     sizes = [MAX_BATCH_CHARACTERS, 1, MAX_BATCH_CHARACTERS - 1, 1, 2 * MAX_BATCH_CHARACTERS, *(600 * [0])]
     groups = []
     while sizes:
@@ -383,7 +383,7 @@ def gap(job: int, *, now_us: int = 1, runs: int = 1) -> Recover:
     return Recover(job=bytes([job]) * 16, version=1, expect_us=0, next_us=9, runs=rows, spans=(), now_us=now_us)
 
 
-def test_gaps_that_were_judged_together_merge() -> None:
+def test_recoveries_with_the_same_time_merge() -> None:
     commands: list[Command[Any]] = [gap(1), gap(2, runs=3), gap(1), gap(3, now_us=2), trim(1), gap(4, runs=0)]
     merged = merge_commands(commands)
     assert [positions for _, positions in merged] == [[0, 1], [2], [3], [4], [5]]
@@ -398,7 +398,7 @@ def test_gaps_that_were_judged_together_merge() -> None:
     )
 
 
-def test_jobs_that_are_switched_merge_and_each_gets_its_own_answer() -> None:
+def test_state_changes_merge_and_each_gets_its_own_answer() -> None:
     commands = [switch(1), switch(2), switch(1), switch(3)]
     merged = merge_commands(commands)
     assert [where for _, where in merged] == [[0, 1], [2, 3]], "a job is touched once a command"
@@ -410,7 +410,7 @@ def test_jobs_that_are_switched_merge_and_each_gets_its_own_answer() -> None:
     assert [where for _, where in merge_commands([switch(5), whole])] == [[0], [1]], "what was merged is not nested"
 
 
-def test_what_left_the_outbox_merges() -> None:
+def test_outbox_acknowledgements_merge() -> None:
     commands: list[Command[Any]] = [
         AckOutbox(ids=(b"a", b"b")),
         AckOutbox(ids=(b"c",)),

@@ -31,9 +31,9 @@ def run_machine(make_stores: Callable[[], Sequence[Store]], *, examples: int, st
     )
 
 
-def test_one_engine_stays_sound() -> None:
+def test_random_commands_keep_one_engine_consistent() -> None:
     run_machine(lambda: [SqliteStore()], examples=60, steps=40)
 
 
-def test_engines_agree(make_prepared: Callable[[], str]) -> None:
+def test_random_commands_give_the_same_answers_on_all_engines(make_prepared: Callable[[], str]) -> None:
     run_machine(lambda: [SqliteStore(), PostgresStore(make_prepared())], examples=12, steps=30)

@@ -108,7 +108,7 @@ def apply_outcome(
 
 
 def wake_tasks(layout: Layout, group: TaskGroup, now_us: int, signals: Mapping[str, Any] = _NOTHING) -> Step:
-    """Continue tasks whose wait is over, or whose signal arrived (name and payload). Harmless if there are none."""
+    """Continue tasks whose wait is over, or whose signal arrived (name and payload). Harmless without such tasks."""
     builder = _StepBuilder(layout, group, now_us)
     builder.wake(signals)
     return builder.build()

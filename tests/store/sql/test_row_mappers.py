@@ -55,7 +55,7 @@ def in_store(request: pytest.FixtureRequest, tmp_path: Path) -> InStore:
 
 
 @pytest.mark.parametrize("spec", SPECS)
-def test_a_definition_that_cannot_be_read(in_store: InStore, spec: str) -> None:
+def test_an_unreadable_spec_affects_only_its_job(in_store: InStore, spec: str) -> None:
     async def case(w: StoreFixture, by_hand: Callable[[str], Awaitable[Any]]) -> None:
         store = w.store
 
@@ -98,7 +98,7 @@ def test_a_definition_that_cannot_be_read(in_store: InStore, spec: str) -> None:
     in_store(case)
 
 
-def test_what_a_newer_release_has_written_of_executions(in_store: InStore) -> None:
+def test_unknown_statuses_and_codes_of_a_newer_release_are_shown(in_store: InStore) -> None:
     async def case(w: StoreFixture, by_hand: Callable[[str], Awaitable[Any]]) -> None:
         store = w.store
         saved = await w.save("job", overlap=Overlap.ALLOW)

@@ -8,6 +8,8 @@ from chronos.store.commands.base import SYSTEM, Command
 
 
 class OutboxItem(NamedTuple):
+    """One item of the outbox, to be delivered."""
+
     id: bytes
     kind: str
     target: str

@@ -63,7 +63,9 @@ GATES = st.lists(
 
 @settings(max_examples=60)
 @given(gates=GATES, rounds=ROUNDS)
-def test_together_is_as_one_by_one(gates: list[tuple[Overlap, int]], rounds: list[tuple[bool, list[Wish]]]) -> None:
+def test_a_batch_gives_the_same_rows_as_single_commands(
+    gates: list[tuple[Overlap, int]], rounds: list[tuple[bool, list[Wish]]]
+) -> None:
     """Gaps and instants, under ``replace`` and keys, with stale ones and such as do not fit among them."""
 
     async def check() -> None:
@@ -94,7 +96,7 @@ def test_together_is_as_one_by_one(gates: list[tuple[Overlap, int]], rounds: lis
     asyncio.run(check())
 
 
-def test_a_gap_that_breaks_takes_no_others_with_it() -> None:
+def test_a_recovery_that_fails_does_not_affect_others() -> None:
     async def check() -> None:
         world = StoreFixture(store := SqliteStore())
         await store.open()

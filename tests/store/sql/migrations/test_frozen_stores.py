@@ -83,7 +83,7 @@ def known(found: Any, was: Any) -> Any:
     return found
 
 
-def test_everything_is_still_there(frozen: Frozen) -> None:
+def test_a_frozen_store_keeps_its_records_under_this_release(frozen: Frozen) -> None:
     async def check() -> None:
         store = frozen.make()
         await store.open()
@@ -101,7 +101,7 @@ def test_everything_is_still_there(frozen: Frozen) -> None:
     asyncio.run(check())
 
 
-def test_the_work_of_the_dead_node_goes_on_with_higher_tokens(frozen: Frozen) -> None:
+def test_the_work_of_the_dead_node_continues_with_higher_tokens(frozen: Frozen) -> None:
     """Until nothing is left that can run: what ran, what was ready, and what was queued behind it."""
 
     async def check() -> None:

@@ -124,7 +124,7 @@ async def listed(store: Store, **where: Any) -> list[str]:
     return [job.name for job in (await store.list_jobs(JobFilter(**where), limit=99)).items]
 
 
-def test_lists_by_state_owner_and_tag_hold_what_was_there_before_them(
+def test_lists_by_state_owner_and_tag_include_jobs_of_earlier_schemas(
     make_old_store: Callable[[], Store], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Schema 7 knew no lists of its own for them; what changes under it is not written there."""
@@ -171,9 +171,7 @@ WAITING = """
     where not granted and database = (select oid from pg_database where datname = current_database())"""
 
 
-def test_an_upgrade_that_gets_into_the_way_of_a_node_at_work_begins_anew(
-    postgres_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_migration_that_deadlocks_with_a_node_is_retried(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The node has written a gate, and goes on to its job; the upgrade has locked jobs, and waits for the gates."""
 
     async def check() -> None:

@@ -222,7 +222,7 @@ async def together(url: str, seeds: list[int]) -> None:
     await asyncio.gather(*(store.close() for store in stores))
 
 
-def test_what_must_hold_holds_among_nodes_that_race(make_prepared: Callable[[], str]) -> None:
+def test_invariants_hold_among_racing_nodes(make_prepared: Callable[[], str]) -> None:
     @settings(max_examples=6, deadline=None, phases=(Phase.generate,))
     @given(st.lists(st.integers(0, 2**32), min_size=NODES, max_size=NODES, unique=True))
     def check(seeds: list[int]) -> None:

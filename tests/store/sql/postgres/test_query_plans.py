@@ -51,7 +51,7 @@ SHORT = {"gate_long", "key_gate_blocked"}  # indexes of the few rows that are lo
 
 
 @pytest.mark.parametrize("filled", [True, False])
-def test_no_write_reads_a_table_whole(postgres_url: str, filled: bool) -> None:
+def test_no_write_reads_a_whole_table(postgres_url: str, filled: bool) -> None:
     """Plans are made while tables are empty, and kept when they are not: see ``postgres.connection``."""
 
     async def check() -> None:
@@ -96,7 +96,7 @@ IN_ORDER = [
 
 
 @pytest.mark.parametrize("filled", [True, False])
-def test_a_page_is_read_in_order(postgres_url: str, filled: bool) -> None:
+def test_a_page_is_read_in_index_order(postgres_url: str, filled: bool) -> None:
     """Not put in order, whatever PostgreSQL knows of the tables by then: which would read all that come after it."""
     d, cursor = PostgresDialect(), b"default\0job"
     reads, jobs = Asked(d), JobQueries(d)

@@ -53,7 +53,7 @@ async def count(store: SqliteStore) -> int:
     return jobs
 
 
-def test_one_that_is_refused_spoils_nothing_for_the_others(tmp_path: Path) -> None:
+def test_a_rejected_command_does_not_affect_others_of_its_transaction(tmp_path: Path) -> None:
     transactions: list[int] = []
 
     async def main() -> list[Any]:
@@ -74,7 +74,7 @@ def test_one_that_is_refused_spoils_nothing_for_the_others(tmp_path: Path) -> No
     assert "taken" in str(two)
 
 
-def test_rows_that_fail_half_way_leave_nothing(tmp_path: Path) -> None:
+def test_a_failed_insert_leaves_no_rows(tmp_path: Path) -> None:
     """A gate is there that should not be: what was inserted before it goes with the transaction."""
 
     async def main(store: SqliteStore) -> None:
@@ -93,7 +93,7 @@ def test_rows_that_fail_half_way_leave_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("parts", [3, 12])  # as many as share a transaction, and more
-def test_those_who_share_a_transaction_keep_what_is_their_own(tmp_path: Path, parts: int) -> None:
+def test_merged_commands_keep_their_actor_and_time(tmp_path: Path, parts: int) -> None:
     """Who saved a job, and when, is said of each, though all rows are inserted by one statement."""
     commands = [
         replace(saving(*many(f"part{n:02}")), now_us=1_000 + n, actor=Actor(name=f"actor {n}")) for n in range(parts)
@@ -116,7 +116,7 @@ def test_those_who_share_a_transaction_keep_what_is_their_own(tmp_path: Path, pa
     run(tmp_path / "chronos.db", main)
 
 
-def test_tags_are_those_of_their_own_jobs(tmp_path: Path) -> None:
+def test_merged_jobs_keep_their_own_tags(tmp_path: Path) -> None:
     tags: list[dict[str, str]] = [{}, {"team": "a"}, {"team": "b", "tier": "1"}]
     rows = tuple(
         JobRow(namespace="default", name=name, spec=JobSpec(tags=tags[n % 3]), gate=_GATE, next_us=n, expect=NEW)
@@ -132,7 +132,7 @@ def test_tags_are_those_of_their_own_jobs(tmp_path: Path) -> None:
     run(tmp_path / "chronos.db", main)
 
 
-def test_two_large_commands_that_name_the_same_job(tmp_path: Path) -> None:
+def test_of_two_large_commands_with_the_same_job_one_is_rejected(tmp_path: Path) -> None:
     async def main(store: SqliteStore) -> None:
         await store.apply(saving(*many("zero")))
         one, two = await together(store, saving(*many("one"), "same"), saving(*many("two"), "same"))
@@ -180,7 +180,7 @@ SAVED = {
 
 
 @pytest.mark.parametrize("command", SAVED.values(), ids=SAVED.keys())
-def test_many_jobs_are_written_as_each_by_itself_would_be(command: SaveJobs) -> None:
+def test_jobs_saved_together_have_the_same_rows_as_jobs_saved_singly(command: SaveJobs) -> None:
     """But for the audit log, where many share a line."""
 
     async def save(*commands: SaveJobs) -> tuple[list[Any], dict[str, list[Any]]]:

@@ -77,7 +77,7 @@ def backed_up(path: Path, copy: Path) -> None:
 
 
 @pytest.mark.parametrize("side", SIDES)
-def test_nothing_is_written_beside_what_another_store_left(tmp_path: Path, side: str) -> None:
+def test_no_store_is_written_next_to_files_of_an_earlier_one(tmp_path: Path, side: str) -> None:
     copy, target = tmp_path / "copy.db", tmp_path / "target.db"
     backed_up(tmp_path / "chronos.db", copy)
     left = tmp_path / f"target.db{side}"
@@ -96,7 +96,7 @@ def test_nothing_is_written_beside_what_another_store_left(tmp_path: Path, side:
     assert run(target, lambda store: store.job_named("default", "job")) is not None
 
 
-def test_a_store_that_was_killed_is_restored_once_all_of_its_files_are_away(tmp_path: Path) -> None:
+def test_a_killed_store_is_restored_after_all_its_files_were_moved(tmp_path: Path) -> None:
     path, copy = tmp_path / "chronos.db", tmp_path / "copy.db"
     backed_up(path, copy)
     subprocess.run([sys.executable, "-c", _KILLED, path], check=False, timeout=60)
@@ -115,14 +115,14 @@ def test_a_store_that_was_killed_is_restored_once_all_of_its_files_are_away(tmp_
     assert run(tmp_path / "broken.db", lambda store: store.job_named("default", "late-19")) is not None
 
 
-def test_rubbish_of_an_earlier_backup_is_in_nobodys_way(tmp_path: Path) -> None:
+def test_leftovers_of_an_earlier_backup_are_ignored(tmp_path: Path) -> None:
     (tmp_path / "copy.db.partial").write_bytes(b"rubbish" * 1_000)
     backed_up(tmp_path / "chronos.db", tmp_path / "copy.db")
     assert run(tmp_path / "copy.db", lambda store: store.verify()) == []
     assert [file.name for file in tmp_path.glob("*.partial")] == ["copy.db.partial"]
 
 
-def test_two_backups_at_once_under_one_name(tmp_path: Path) -> None:
+def test_of_two_concurrent_backups_to_one_name_the_file_is_complete(tmp_path: Path) -> None:
     async def twice(store: SqliteStore) -> None:
         for n in range(50):
             await StoreFixture(store).save(f"job-{n}")
@@ -137,8 +137,10 @@ def test_two_backups_at_once_under_one_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["removed", "replaced"])
-def test_a_file_that_is_gone_acknowledges_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
-    monkeypatch.setattr("chronos.store.sql.sqlite.connection._LOOK_S", 0)
+def test_a_store_whose_file_was_moved_acknowledges_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    monkeypatch.setattr("chronos.store.sql.sqlite.connection._CHECK_INTERVAL_S", 0)
     path, away = tmp_path / "chronos.db", tmp_path / "away.db"
 
     async def case(store: SqliteStore) -> None:
@@ -159,7 +161,7 @@ def test_a_file_that_is_gone_acknowledges_nothing(tmp_path: Path, monkeypatch: p
     assert run(path, lambda store: store.job_named("default", "again")) is not None
 
 
-def test_it_is_looked_for_once_a_second_and_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_file_is_checked_once_per_second_at_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     looks = []
     real = Path.stat
 
@@ -182,7 +184,7 @@ def test_it_is_looked_for_once_a_second_and_no_more(tmp_path: Path, monkeypatch:
 # --- whose they are
 
 
-def test_a_new_store_and_its_backup_are_its_owners_alone(tmp_path: Path) -> None:
+def test_a_new_store_and_its_backup_are_private_to_their_user(tmp_path: Path) -> None:
     path, copy, again = tmp_path / "chronos.db", tmp_path / "copy.db", tmp_path / "again.db"
 
     async def case(store: SqliteStore) -> set[str]:
@@ -195,7 +197,7 @@ def test_a_new_store_and_its_backup_are_its_owners_alone(tmp_path: Path) -> None
     assert again.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_file_that_is_there_stays_as_it_is(tmp_path: Path) -> None:
+def test_an_existing_file_keeps_its_mode(tmp_path: Path) -> None:
     path = tmp_path / "chronos.db"
     run(path, save_one)
     path.chmod(0o640)
@@ -207,7 +209,7 @@ def test_a_file_that_is_there_stays_as_it_is(tmp_path: Path) -> None:
     assert run(path, case) == {"0o640"}
 
 
-def test_a_file_that_may_only_be_read_is_refused_at_once(open_folder: Path) -> None:
+def test_a_read_only_file_is_rejected_when_it_is_opened(open_folder: Path) -> None:
     path = open_folder / "chronos.db"
     run(path, save_one)
     path.chmod(0o444)
@@ -218,7 +220,7 @@ def test_a_file_that_may_only_be_read_is_refused_at_once(open_folder: Path) -> N
     assert "is read-only; check the permissions" in str(error)
 
 
-def test_a_backup_that_may_only_be_read_is_restored(open_folder: Path) -> None:
+def test_a_read_only_backup_is_restored(open_folder: Path) -> None:
     copy, target = open_folder / "copy.db", open_folder / "new" / "chronos.db"
     backed_up(open_folder / "chronos.db", copy)
     target.parent.mkdir()

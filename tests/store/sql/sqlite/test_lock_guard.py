@@ -46,7 +46,7 @@ async def look_then_write(path: Path) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_a_look_costs_nothing_of_what_was_acknowledged(tmp_path: Path) -> None:
+def test_reading_with_sqlite3_loses_no_acknowledged_commit(tmp_path: Path) -> None:
     """In a process of its own, which is killed: what is only in its log must be there."""
     path = tmp_path / "jobs.db"
     ended = subprocess.run([sys.executable, __file__, str(path)], check=False)
@@ -54,7 +54,7 @@ def test_a_look_costs_nothing_of_what_was_acknowledged(tmp_path: Path) -> None:
     assert count(path) == 2 * NODES
 
 
-def test_the_other_copy_cannot_write_and_other_processes_can(tmp_path: Path) -> None:
+def test_sqlite3_cannot_write_and_other_processes_can(tmp_path: Path) -> None:
     path = tmp_path / "jobs.db"
 
     async def main() -> list[Node]:
@@ -78,7 +78,7 @@ def test_the_other_copy_cannot_write_and_other_processes_can(tmp_path: Path) -> 
         assert other.execute("pragma integrity_check").fetchall() == [("ok",)]
 
 
-def test_a_connection_that_outlives_a_store_does_not_harm_the_next_one(tmp_path: Path) -> None:
+def test_a_sqlite3_connection_that_outlives_a_store_does_not_damage_the_next(tmp_path: Path) -> None:
     path = tmp_path / "jobs.db"
 
     async def main() -> None:
@@ -98,7 +98,7 @@ def test_a_connection_that_outlives_a_store_does_not_harm_the_next_one(tmp_path:
     assert count(path) == 2
 
 
-def test_who_is_writing_there_already_is_told_about(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_open_sqlite3_writer_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "jobs.db"
     monkeypatch.setattr("chronos.store.sql.sqlite.lock_guard._BUSY_S", 0.05)
 
@@ -119,7 +119,7 @@ def test_who_is_writing_there_already_is_told_about(tmp_path: Path, monkeypatch:
     assert count(path) == 1
 
 
-def test_the_other_copy_need_not_understand_the_schema(tmp_path: Path) -> None:
+def test_the_guard_works_with_a_library_that_cannot_read_the_schema(tmp_path: Path) -> None:
     """An older one does not know all that ours does, and still must not be the last one that closes the file."""
     path = tmp_path / "jobs.db"
 
@@ -142,7 +142,7 @@ def test_the_other_copy_need_not_understand_the_schema(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_a_file_that_cannot_be_guarded_is_told_about(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_cannot_be_guarded_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "jobs.db"
     monkeypatch.setattr("chronos.store.sql.sqlite.lock_guard._BUSY_S", 0.05)
     with closing(apsw.Connection(str(path))) as own:
@@ -157,7 +157,7 @@ if __name__ == "__main__":
     asyncio.run(look_then_write(Path(sys.argv[1])))
 
 
-def test_stores_of_one_process_come_and_go(tmp_path: Path) -> None:
+def test_stores_of_one_process_open_and_close_concurrently(tmp_path: Path) -> None:
     """While one is opened, for which the other copy opens the file as well, others are at work, or just closing it."""
     path = tmp_path / "chronos.db"
 

@@ -41,7 +41,7 @@ def run(what: Callable[[SqliteStore], Awaitable[None]]) -> None:
 
 
 @pytest.mark.parametrize(("rows", "admitting", "claiming", "settling"), [(1, 2, 1, 2), (2, 2, 2, 2), (300, 2, 2, 2)])
-def test_a_batch_is_a_few_statements(rows: int, admitting: int, claiming: int, settling: int) -> None:
+def test_a_batch_takes_a_few_statements(rows: int, admitting: int, claiming: int, settling: int) -> None:
     async def check(store: SqliteStore) -> None:
         world = StoreFixture(store)
         await world.start_node()
@@ -72,7 +72,7 @@ def test_a_batch_is_a_few_statements(rows: int, admitting: int, claiming: int, s
 
 
 @pytest.mark.parametrize("jobs", [1, 50, 300])
-def test_new_jobs_are_a_few_statements(jobs: int) -> None:
+def test_new_jobs_take_a_few_statements(jobs: int) -> None:
     """Looked for, then written table by table."""
 
     async def check(store: SqliteStore) -> None:
@@ -93,7 +93,7 @@ def test_new_jobs_are_a_few_statements(jobs: int) -> None:
     run(check)
 
 
-def test_a_refused_command_takes_nothing_else_with_it() -> None:
+def test_a_rejected_command_undoes_only_itself() -> None:
     """Whether it is the first of its transaction, which has no savepoint, or comes after others."""
 
     async def check(store: SqliteStore) -> None:
@@ -114,7 +114,7 @@ def test_a_refused_command_takes_nothing_else_with_it() -> None:
     run(check)
 
 
-def test_a_job_is_never_looked_for_by_reading_all_of_them() -> None:
+def test_no_statement_finds_a_job_by_reading_all_jobs() -> None:
     """There is no index by its id: it is found by its gate, and what it came to by its number."""
     d = SqliteDialect()
     texts = [
@@ -177,7 +177,7 @@ def test_a_page_costs_the_same_wherever_it_is(where: JobFilter, namespace: str |
 
 
 @pytest.mark.parametrize("namespace", [None, "default"])
-def test_few_jobs_among_many_are_not_looked_for_among_all(namespace: str | None) -> None:
+def test_listing_few_of_many_jobs_does_not_read_all(namespace: str | None) -> None:
     """Be they at the end of the list, or none."""
 
     async def check(store: SqliteStore) -> None:
@@ -215,7 +215,7 @@ def test_few_jobs_among_many_are_not_looked_for_among_all(namespace: str | None)
     run(check)
 
 
-def test_few_records_among_many_are_not_looked_for_among_all() -> None:
+def test_listing_few_of_many_records_does_not_read_all() -> None:
     async def check(store: SqliteStore) -> None:
         world = StoreFixture(store)
         await world.save("job")
@@ -252,7 +252,7 @@ MANY_RECORDS = [
 
 @pytest.mark.parametrize("namespace", [None, "default"])
 @pytest.mark.parametrize(("text", "found"), [("0777", 1), ("b-4", 1_000), ("job", NAMES), ("none", 0)])
-def test_a_search_looks_at_little_more_than_it_finds(text: str, found: int, namespace: str | None) -> None:
+def test_a_search_reads_little_more_than_it_returns(text: str, found: int, namespace: str | None) -> None:
     """Be the text rare, common or in every name."""
 
     async def check(store: SqliteStore) -> None:
