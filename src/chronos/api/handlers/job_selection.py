@@ -51,7 +51,7 @@ class JobSelection:
                 return jobs
             cursor = page.cursor
         raise Malformed(
-            f"more than {_MAX_PAGES * _PAGE:,} jobs would have to be looked through; name the rarest tag first"
+            f"more than {_MAX_PAGES * _PAGE:,} jobs would have to be searched; put the rarest tag first"
         )
 
     def _has_more_tags(self, job: Job) -> bool:
