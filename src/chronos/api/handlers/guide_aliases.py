@@ -28,6 +28,7 @@ def with_job_names(job: dict[str, Any]) -> dict[str, Any]:
     }
     if last := job.get("last_execution"):
         translated["last_execution"] = with_execution_names(last)
+    translated.__doc__ = handler.__doc__
     return translated
 
 
@@ -60,6 +61,7 @@ def _translated(handler: Handler, translate: Translate) -> Handler:
             response.body = msgspec.json.encode(translate(msgspec.json.decode(response.body)))
         return response
 
+    translated.__doc__ = handler.__doc__
     return translated
 
 
