@@ -28,7 +28,6 @@ def with_job_names(job: dict[str, Any]) -> dict[str, Any]:
     }
     if last := job.get("last_execution"):
         translated["last_execution"] = with_execution_names(last)
-    translated.__doc__ = handler.__doc__
     return translated
 
 
