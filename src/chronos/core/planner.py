@@ -338,8 +338,8 @@ def _explain_missed(effective: EffectiveSettings, end_us: int, at_least: int | N
             rule = "runs only the last missed run"
         case RecoveryStrategy.BOUNDED:
             age = format_duration(effective.recovery_max_age_us, exact=True)
-            runs = "1 missed run" if effective.recovery_max_count == 1 else f"{effective.recovery_max_count} missed runs"
-            rule = f"runs at most {runs}, none older than {age}"
+            count = effective.recovery_max_count
+            rule = f"runs at most {count} missed run{'' if count == 1 else 's'}, none older than {age}"
         case RecoveryStrategy.SKIP | RecoveryStrategy.ALL:
             rule = "does not run missed runs"
         case _:
