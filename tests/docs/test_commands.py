@@ -9,8 +9,7 @@ import click
 import pytest
 
 from chronos.cli.main import chronos, chronosctl
-from tests.docs.test_examples import PAGES, blocks, name
-from tests.docs.test_links import BLOCK
+from tests.docs.test_examples import BLOCK, PAGES, blocks, name
 
 PROGRAMS = {"chronos": chronos, "chronosctl": chronosctl}
 SPAN = re.compile(r"`((?:chronos|chronosctl) [a-z-][^`\n]*)`")
