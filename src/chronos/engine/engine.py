@@ -169,7 +169,7 @@ class Engine:
             return
 
     async def _finish_claims_and_admissions(self) -> None:
-        """Let a pending claim or admission finish, so that the node knows what it was given."""
+        """Let a pending claim or admission finish, so that the node knows its executions."""
         self._dispatcher.claim_soon()
         self._admission.look_soon()
         self._admission.recovery_loop.close()
@@ -177,7 +177,10 @@ class Engine:
             await asyncio.wait(self._claim_and_admission_tasks, timeout=_LAST_CLAIM_TIMEOUT_S)
 
     async def _release_held(self) -> None:
-        """Release what the store still assigns to this node: it never started, so other nodes may run it now."""
+        """Release executions that the store still assigns to this node.
+
+        They never started, so other nodes may run them now.
+        """
         try:
             held = await self._store.held_by(self.node.number)
             if held:

@@ -134,7 +134,7 @@ _stand_ins = _InstalledStandIns()
 
 
 def start_capture() -> None:
-    """Capture what this process prints, until ``stop_capture`` has been called as often."""
+    """Capture the prints of this process, until ``stop_capture`` has been called as often."""
     with _stand_ins.lock:
         _stand_ins.users += 1
         for name in _STREAM_NAMES:
@@ -161,7 +161,7 @@ def capture_prints() -> Iterator[None]:
 
 
 def route_prints_to(sink: Sink) -> None:
-    """Send what is printed from here on to a sink. Call it in a context that ends with the attempt."""
+    """Send all later prints of this context to a sink. Call it in a context that ends with the attempt."""
     current = _stand_ins.current
     if _SYS.get("stdout") is not current["stdout"] or _SYS.get("stderr") is not current["stderr"]:
         _retake_streams()
