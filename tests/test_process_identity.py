@@ -1,4 +1,4 @@
-"""Whether another process has ended: only where that is beyond doubt."""
+"""Process identity: a process counts as ended only if that is certain."""
 
 import os
 import signal
@@ -11,25 +11,25 @@ import pytest
 from chronos.core.node import Process
 from chronos.process_identity import has_ended, has_helpers, identify_this_process, to_helper_mark
 
-FOUND = identify_this_process()
-pytestmark = pytest.mark.skipif(FOUND is None, reason="this system does not say which process is which")
-MINE = FOUND or Process(scope="", pid=0, started="")
-SAYS_WHICH = """
+THIS_PROCESS = identify_this_process()
+pytestmark = pytest.mark.skipif(THIS_PROCESS is None, reason="this system does not identify processes")
+MINE = THIS_PROCESS or Process(scope="", pid=0, started="")
+PRINT_IDENTITY = """
 from chronos.process_identity import identify_this_process
 print(identify_this_process().pid, identify_this_process().started, flush=True)
 input()
 """
 
 
-def test_this_process_is_here() -> None:
+def test_this_process_has_not_ended() -> None:
     assert identify_this_process() == MINE
     assert MINE.pid == os.getpid()
     assert not has_ended(MINE)
 
 
-def test_a_process_has_ended_when_it_was_killed() -> None:
+def test_a_killed_process_has_ended() -> None:
     with subprocess.Popen(
-        [sys.executable, "-c", SAYS_WHICH], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", PRINT_IDENTITY], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as other:
         assert other.stdout is not None
         pid, started = other.stdout.readline().split()
@@ -37,11 +37,11 @@ def test_a_process_has_ended_when_it_was_killed() -> None:
         assert not has_ended(process)
         os.kill(other.pid, signal.SIGKILL)
         os.waitid(os.P_PID, other.pid, os.WEXITED | os.WNOWAIT)
-        assert has_ended(process)  # though its parent has not asked how it ended
+        assert has_ended(process)  # a zombie
     assert has_ended(process)
 
 
-def test_a_number_that_is_used_again_is_another_process() -> None:
+def test_a_reused_pid_is_another_process() -> None:
     assert has_ended(replace(MINE, started="1"))
 
 
@@ -49,11 +49,11 @@ def test_a_number_that_is_used_again_is_another_process() -> None:
     "process",
     [replace(MINE, scope="another machine, or container", started="1"), replace(MINE, pid=0), replace(MINE, pid=-1)],
 )
-def test_where_it_cannot_be_known_no_process_has_ended(process: Process) -> None:
+def test_a_process_of_another_scope_or_an_invalid_pid_has_not_ended(process: Process) -> None:
     assert not has_ended(process)
 
 
-def test_helpers_of_a_process_are_found_while_they_are_there() -> None:
+def test_helpers_of_a_process_are_found_while_they_run() -> None:
     parent = replace(MINE, pid=2**22 + 1, started="12345")
     assert not has_helpers(parent)
     with subprocess.Popen(

@@ -1,6 +1,6 @@
-"""What really happened: the runs that the work itself wrote down, and what was done to the nodes.
+"""The true history: the runs that the work itself recorded, and the faults that the test caused.
 
-Times in seconds are the machine's monotonic ones, which all of its processes share.
+Times in seconds are monotonic; all processes of the machine share that clock.
 """
 
 import json
@@ -17,7 +17,7 @@ from chronos.core.calendar import to_us
 
 @dataclass(slots=True, kw_only=True)
 class Run:
-    """One try, as its work saw it. Without an end it was killed, or still goes on."""
+    """One attempt, as its work recorded it. Without an end it was killed, or still runs."""
 
     job: str
     execution: bytes
@@ -32,45 +32,45 @@ class Run:
 
 
 class Kind(Enum):
-    """What was done to the system."""
+    """A kind of fault that a test causes."""
 
     KILL = "kill -9 of a node"
     FREEZE = "SIGSTOP of a node"
     TERM = "SIGTERM of a node"
-    CUT = "a connection cut while an answer was on its way"
-    OUTAGE = "a database that was away"
+    CUT = "a connection cut before the answer arrived"
+    OUTAGE = "an unreachable database"
     FULL = "a full disk"
     JUMP = "a clock that was set"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """Something was not well from one time to another; ``in_flight`` runs were under way when it began."""
+    """A fault and its duration. ``in_flight`` runs were running when it began."""
 
     kind: Kind
     from_s: float
     to_s: float
     in_flight: int
 
-    def meets(self, from_s: float, to_s: float) -> bool:
+    def overlaps(self, from_s: float, to_s: float) -> bool:
         return self.from_s <= to_s and from_s <= self.to_s
 
 
-def lines_of(path: Path) -> list[dict[str, Any]]:
-    """The whole lines of a log that somebody else writes."""
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """The complete lines of a log that another process writes."""
     if not path.exists():
         return []
     text = path.read_bytes()
     return [json.loads(line) for line in text[: text.rfind(b"\n") + 1].splitlines()]
 
 
-def runs_of(lines: Iterable[dict[str, Any]]) -> list[Run]:
-    """The runs that some lines tell of, by their start."""
+def read_runs(lines: Iterable[dict[str, Any]]) -> list[Run]:
+    """The runs in some lines, in the order of their starts."""
     runs: dict[tuple[str, int, int], Run] = {}
-    more: list[Run] = []  # the same claim a second time
+    repeated: list[Run] = []  # a claim that started twice
     for line in lines:
         key = line["execution_id"], line["token"], line["attempt"]
-        if line["what"] == "end":
+        if line["event"] == "end":
             runs[key].end_s = line["at_s"]
             continue
         run = Run(
@@ -85,7 +85,7 @@ def runs_of(lines: Iterable[dict[str, Any]]) -> list[Run]:
             start_us=line["wall_us"],
         )
         if key in runs:
-            more.append(run)
+            repeated.append(run)
         else:
             runs[key] = run
-    return sorted([*runs.values(), *more], key=lambda run: run.start_s)
+    return sorted([*runs.values(), *repeated], key=lambda run: run.start_s)

@@ -1,7 +1,7 @@
-"""One node as a program of its own: ``python -m tests.chaos.node SETTINGS``, which are JSON.
+"""One node as a program: ``python -m tests.chaos.node SETTINGS``, where SETTINGS is JSON.
 
-What happens to it goes to a log, a line of JSON each. SIGTERM stops it in good order. SIGUSR1 sets its clock: it is
-then ahead of the machine's by as many seconds as its clock file says.
+Its events go to a log, one line of JSON each. SIGTERM shuts it down. SIGUSR1 sets its clock ahead of the machine's by
+the seconds in its clock file.
 """
 
 import asyncio
@@ -20,12 +20,12 @@ from chronos.engine.engine import Engine
 from chronos.engine.options import EngineOptions
 from chronos.runners.python.function_registry import FunctionRegistry
 
-TOLD = (ClockJumped, GapFound, NodeLost, ProblemReported)
-REQUEST = b"chaos-"  # how the id of every request begins, so that it can be found on the wire
+LOGGED = (ClockJumped, GapFound, NodeLost, ProblemReported)
+REQUEST = b"chaos-"  # the start of every request id, so that a proxy can find requests
 
 
-class SetClock:
-    """The machine's clock, set forward or back."""
+class ShiftedClock:
+    """The machine's clock, shifted forward or back."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -42,29 +42,29 @@ class SetClock:
 
 
 class Log:
-    """What the tests read of a node."""
+    """The log of a node, which the tests read."""
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
 
-    def say(self, what: str, **more: Any) -> None:
-        line = {"what": what, "at_s": time.monotonic(), **more}
+    def write(self, event: str, **more: Any) -> None:
+        line = {"event": event, "at_s": time.monotonic(), **more}
         os.write(self._file, json.dumps(line, default=str).encode() + b"\n")
 
-    def event(self, event: Event) -> None:
-        if isinstance(event, TOLD):
+    def write_event(self, event: Event) -> None:
+        if isinstance(event, LOGGED):
             more = {name: getattr(event, name) for name in type(event).__struct_fields__}
-            self.say(type(event).__name__, **more)
+            self.write(type(event).__name__, **more)
 
 
-async def serve(settings: dict[str, Any]) -> int:
-    """A node, from its start to SIGTERM; 1 when its engine broke."""
+async def run_node(settings: dict[str, Any]) -> int:
+    """Run a node until SIGTERM. Returns the exit code: 1 if its engine failed."""
     folder, loop = Path(settings["folder"]), asyncio.get_running_loop()
     options = EngineOptions(**settings["options"])
     log = Log(folder / f"{options.node_name}.jsonl")
-    clock = SetClock(folder / f"{options.node_name}.clock")
-    told = asyncio.Event()
-    loop.add_signal_handler(signal.SIGTERM, told.set)
+    clock = ShiftedClock(folder / f"{options.node_name}.clock")
+    terminated = asyncio.Event()
+    loop.add_signal_handler(signal.SIGTERM, terminated.set)
     loop.add_signal_handler(signal.SIGUSR1, clock.set)
     store = make_store(settings["url"])
     await store.open()
@@ -78,24 +78,24 @@ async def serve(settings: dict[str, Any]) -> int:
         runners=runners,
         new_request=lambda: REQUEST + os.urandom(16 - len(REQUEST)),
     )
-    engine.on_event(log.event)
+    engine.on_event(log.write_event)
     await engine.start()
-    log.say("ready", number=engine.node.number, pid=os.getpid())
-    over, stopping = asyncio.create_task(engine.failed()), asyncio.create_task(told.wait())
-    await asyncio.wait([over, stopping], return_when=asyncio.FIRST_COMPLETED)
-    broken = over.exception() if over.done() else None
-    if broken is not None:
-        log.say("broken", error=repr(broken))
+    log.write("ready", number=engine.node.number, pid=os.getpid())
+    engine_end, stopping = asyncio.create_task(engine.failed()), asyncio.create_task(terminated.wait())
+    await asyncio.wait([engine_end, stopping], return_when=asyncio.FIRST_COMPLETED)
+    error = engine_end.exception() if engine_end.done() else None
+    if error is not None:
+        log.write("failed", error=repr(error))
     stopping.cancel()
-    over.cancel()
-    await asyncio.gather(over, stopping, return_exceptions=True)
+    engine_end.cancel()
+    await asyncio.gather(engine_end, stopping, return_exceptions=True)
     await engine.stop()
     for runner in runners.values():
         await runner.close()
     await store.close()
-    log.say("stopped")
-    return 0 if broken is None else 1
+    log.write("stopped")
+    return 0 if error is None else 1
 
 
 if __name__ == "__main__":
-    raise SystemExit(asyncio.run(serve(json.loads(sys.argv[1]))))
+    raise SystemExit(asyncio.run(run_node(json.loads(sys.argv[1]))))

@@ -1,15 +1,16 @@
-"""The judge itself: every verdict is given when it is due, and none otherwise."""
+"""The checker of the chaos tests finds every kind of fault, and none in sound evidence."""
 
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from msgspec.structs import replace as changed
+from msgspec.structs import replace as replace_struct
 
 from chronos.core.execution import Attempt, AttemptStatus, Cause, Execution, Span, Status
 from chronos.core.reasons import Reason, ReasonCode
-from tests.chaos.checker import Evidence, Verdict, Wanted, judge
+from tests.chaos.checker import Evidence, ExpectedJob, check_evidence
 from tests.chaos.history import Fault, Kind, Run
+from tests.support.verdicts import Verdict
 
 SECOND = 1_000_000
 T0 = 1_800_000_000 * SECOND
@@ -17,9 +18,9 @@ JOB, OTHER = b"j" * 16, b"o" * 16
 FIRST, SECOND_ONE, THIRD = b"1" * 16, b"2" * 16, b"3" * 16
 
 
-def record(id_: bytes, at_s: int, status: Status = Status.SUCCEEDED, **more: object) -> Execution:
+def make_record(id_: bytes, at_s: int, status: Status = Status.SUCCEEDED, **more: object) -> Execution:
     at_us = T0 + at_s * SECOND
-    made = Execution(
+    execution = Execution(
         id=id_,
         job=JOB,
         job_version=1,
@@ -29,12 +30,14 @@ def record(id_: bytes, at_s: int, status: Status = Status.SUCCEEDED, **more: obj
         token=1,
         admitted_us=at_us,
     )
-    return changed(made, **more)
+    return replace_struct(execution, **more)
 
 
-def run(id_: bytes, at_s: int, *, start_s: float | None = None, lasts_s: float | None = 1.0, **more: object) -> Run:
-    begun_s = at_s if start_s is None else start_s
-    made = Run(
+def make_run(
+    id_: bytes, at_s: int, *, start_s: float | None = None, lasts_s: float | None = 1.0, **more: object
+) -> Run:
+    started_s = at_s if start_s is None else start_s
+    run = Run(
         job="job",
         execution=id_,
         scheduled_us=T0 + at_s * SECOND,
@@ -42,38 +45,38 @@ def run(id_: bytes, at_s: int, *, start_s: float | None = None, lasts_s: float |
         token=1,
         pid=1,
         alone=True,
-        start_s=begun_s,
-        start_us=T0 + round(begun_s * SECOND),
-        end_s=None if lasts_s is None else begun_s + lasts_s,
+        start_s=started_s,
+        start_us=T0 + round(started_s * SECOND),
+        end_s=None if lasts_s is None else started_s + lasts_s,
     )
-    return replace(made, **more)  # type: ignore[arg-type]
+    return replace(run, **more)  # type: ignore[arg-type]
 
 
-def sound() -> Evidence:
-    """Three instants ten seconds apart: one ran, one was tried twice around a kill, one was skipped."""
+def make_sound_evidence() -> Evidence:
+    """Three instants ten seconds apart: one ran, one had two attempts around a kill, one was skipped."""
     lost = Attempt(execution=SECOND_ONE, task="main", number=1, status=AttemptStatus.LOST, started_us=T0)
     return Evidence(
         until_us=T0 + 25 * SECOND,
-        jobs={"job": Wanted(start_us=T0, every_us=10 * SECOND)},
+        jobs={"job": ExpectedJob(start_us=T0, every_us=10 * SECOND)},
         names={JOB: "job"},
-        records=[record(FIRST, 0), record(SECOND_ONE, 10, token=2), record(THIRD, 20, Status.SKIPPED)],
+        records=[make_record(FIRST, 0), make_record(SECOND_ONE, 10, token=2), make_record(THIRD, 20, Status.SKIPPED)],
         spans=[],
         attempts={SECOND_ONE: [lost]},
         runs=[
-            run(FIRST, 0),
-            run(SECOND_ONE, 10, lasts_s=None),
-            run(SECOND_ONE, 10, start_s=15.0, token=2, attempt=2),
+            make_run(FIRST, 0),
+            make_run(SECOND_ONE, 10, lasts_s=None),
+            make_run(SECOND_ONE, 10, start_s=15.0, token=2, attempt=2),
         ],
         faults=[Fault(kind=Kind.KILL, from_s=11.0, to_s=11.1, in_flight=1)],
     )
 
 
-def verdicts(evidence: Evidence) -> set[Verdict]:
-    return {finding.verdict for finding in judge(evidence, least={Kind.KILL: 1}, least_hit=1)}
+def find_verdicts(evidence: Evidence) -> set[Verdict]:
+    return {finding.verdict for finding in check_evidence(evidence, min_faults={Kind.KILL: 1}, min_in_flight=1)}
 
 
-def test_what_is_sound_is_found_so() -> None:
-    assert judge(sound(), least={Kind.KILL: 1}, least_hit=1) == []
+def test_sound_evidence_has_no_findings() -> None:
+    assert check_evidence(make_sound_evidence(), min_faults={Kind.KILL: 1}, min_in_flight=1) == []
 
 
 def no_record(evidence: Evidence) -> None:
@@ -84,19 +87,19 @@ def wrong_span(evidence: Evidence) -> None:
     missed = Reason.of(ReasonCode.MISSED)
     evidence.records.pop()
     span = Span(id=THIRD, job=JOB, status=Status.MISSED, from_us=T0, to_us=T0, count=2, reason=missed, recorded_us=T0)
-    evidence.spans.append(changed(span, from_us=T0 + 20 * SECOND, to_us=T0 + 20 * SECOND))
+    evidence.spans.append(replace_struct(span, from_us=T0 + 20 * SECOND, to_us=T0 + 20 * SECOND))
 
 
-def no_lost_try(evidence: Evidence) -> None:
+def no_lost_attempt(evidence: Evidence) -> None:
     evidence.attempts = {}
 
 
 def one_claim_twice(evidence: Evidence) -> None:
-    evidence.runs.append(run(FIRST, 0, start_s=3.0))
+    evidence.runs.append(make_run(FIRST, 0, start_s=3.0))
 
 
 def two_for_an_instant(evidence: Evidence) -> None:
-    evidence.records.append(record(OTHER, 20, Status.SKIPPED))
+    evidence.records.append(make_record(OTHER, 20, Status.SKIPPED))
 
 
 def beside(evidence: Evidence) -> None:
@@ -117,8 +120,8 @@ def frozen_and_both_count(evidence: Evidence) -> None:
     beside(evidence)
 
 
-def begun_when_thawed(evidence: Evidence) -> None:
-    evidence.runs[1:] = [evidence.runs[2], run(SECOND_ONE, 10, start_s=15.5, lasts_s=None)]
+def started_when_thawed(evidence: Evidence) -> None:
+    evidence.runs[1:] = [evidence.runs[2], make_run(SECOND_ONE, 10, start_s=15.5, lasts_s=None)]
     evidence.runs[2].alone = False
     evidence.faults.append(Fault(kind=Kind.FREEZE, from_s=11.0, to_s=15.4, in_flight=1))
 
@@ -139,27 +142,27 @@ def lost_ack(evidence: Evidence) -> None:
 
 
 def old_token(evidence: Evidence) -> None:
-    evidence.records[0] = record(FIRST, 0, token=7)
+    evidence.records[0] = make_record(FIRST, 0, token=7)
 
 
-def nobody_did_it(evidence: Evidence) -> None:
+def no_run_finished(evidence: Evidence) -> None:
     evidence.runs[0].end_s = None
 
 
 def skipped_yet_ran(evidence: Evidence) -> None:
-    evidence.runs.append(run(THIRD, 20))
+    evidence.runs.append(make_run(THIRD, 20))
 
 
 def no_such_instant(evidence: Evidence) -> None:
-    evidence.records.append(record(OTHER, 7, Status.SKIPPED))
+    evidence.records.append(make_record(OTHER, 7, Status.SKIPPED))
 
 
 def still_open(evidence: Evidence) -> None:
-    evidence.records[2] = record(THIRD, 20, Status.READY)
+    evidence.records[2] = make_record(THIRD, 20, Status.READY)
 
 
 def failed(evidence: Evidence) -> None:
-    evidence.records[0] = record(FIRST, 0, Status.STALE)
+    evidence.records[0] = make_record(FIRST, 0, Status.STALE)
 
 
 def orphan(evidence: Evidence) -> None:
@@ -167,7 +170,7 @@ def orphan(evidence: Evidence) -> None:
 
 
 def contradiction(evidence: Evidence) -> None:
-    evidence.unsound.append("a gate counts wrongly")
+    evidence.inconsistencies.append("a gate counts wrongly")
 
 
 def nothing_happened(evidence: Evidence) -> None:
@@ -175,11 +178,11 @@ def nothing_happened(evidence: Evidence) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "verdict"),
+    ("corrupt", "verdict"),
     [
         (no_record, Verdict.MISSED),
         (wrong_span, Verdict.MISSED),
-        (no_lost_try, Verdict.DUPLICATE),
+        (no_lost_attempt, Verdict.DUPLICATE),
         (one_claim_twice, Verdict.DUPLICATE),
         (two_for_an_instant, Verdict.DUPLICATE),
         (beside, Verdict.OVERLAP),
@@ -190,24 +193,24 @@ def nothing_happened(evidence: Evidence) -> None:
         (late, Verdict.LATE),
         (lost_ack, Verdict.LOST_ACK),
         (old_token, Verdict.UNFENCED),
-        (nobody_did_it, Verdict.PHANTOM),
+        (no_run_finished, Verdict.PHANTOM),
         (skipped_yet_ran, Verdict.PHANTOM),
         (no_such_instant, Verdict.PHANTOM),
         (still_open, Verdict.STUCK),
         (failed, Verdict.FAILED),
         (orphan, Verdict.ORPHAN),
-        (contradiction, Verdict.UNSOUND),
-        (nothing_happened, Verdict.QUIET),
+        (contradiction, Verdict.INCONSISTENT),
+        (nothing_happened, Verdict.TOO_FEW_FAULTS),
     ],
     ids=lambda value: value.__name__ if callable(value) else value.name,
 )
-def test_what_is_wrong_is_found(spoil: Callable[[Evidence], None], verdict: Verdict) -> None:
-    evidence = sound()
-    spoil(evidence)
-    assert verdict in verdicts(evidence)
+def test_each_fault_is_found(corrupt: Callable[[Evidence], None], verdict: Verdict) -> None:
+    evidence = make_sound_evidence()
+    corrupt(evidence)
+    assert verdict in find_verdicts(evidence)
 
 
-def test_one_that_begins_when_its_node_is_thawed_is_only_a_zombie() -> None:
-    evidence = sound()
-    begun_when_thawed(evidence)
-    assert verdicts(evidence) == {Verdict.ZOMBIE}
+def test_a_run_that_starts_when_its_node_is_thawed_is_only_a_zombie() -> None:
+    evidence = make_sound_evidence()
+    started_when_thawed(evidence)
+    assert find_verdicts(evidence) == {Verdict.ZOMBIE}

@@ -18,7 +18,7 @@ main.chronosctl(["waits"])
 """
 
 
-def test_ctrl_c_pressed_again_at_the_end_changes_nothing() -> None:
+def test_a_second_ctrl_c_at_the_end_is_ignored() -> None:
     process = subprocess.Popen([sys.executable, "-c", _PROGRAM], stdout=subprocess.PIPE)
     assert process.stdout is not None
     assert process.stdout.readline() == b"ready\n"

@@ -1,4 +1,4 @@
-"""The programs as a shell sees them: exit codes, streams, encodings, colours, completion."""
+"""The programs as processes: exit codes, streams, encodings, colours, completion."""
 
 import os
 import pty
@@ -24,7 +24,7 @@ MANY = ["schedule", "next", "* * * * * *", "--count", "10000"]
 
 
 def run(program: str, *arguments: str, **env: str) -> subprocess.CompletedProcess[bytes]:
-    """The installed script, in an environment that has nothing but what is given."""
+    """Run the installed script in a clean environment."""
     return subprocess.run([BIN / program, *arguments], capture_output=True, check=False, env=CLEAN | env)
 
 
@@ -39,9 +39,9 @@ def commands(command: click.Command, *path: str) -> Iterator[tuple[tuple[str, ..
 EVERY = [(path, command) for program in (chronos, chronosctl) for path, command in commands(program)]
 
 
-def test_the_installed_script_answers() -> None:
-    asked = ["schedule", "next", "0 9 * * *", "--after", "2027-01-01T00:00:00Z", "--count", "1", "-o", "json"]
-    result = run("chronosctl", *asked)
+def test_the_installed_script_runs() -> None:
+    arguments = ["schedule", "next", "0 9 * * *", "--after", "2027-01-01T00:00:00Z", "--count", "1", "-o", "json"]
+    result = run("chronosctl", *arguments)
     assert (result.returncode, result.stdout, result.stderr) == (0, b'[\n  "2027-01-01T09:00:00Z"\n]\n', b"")
 
 
@@ -102,10 +102,17 @@ def test_without_a_command_the_help_is_shown(arguments: list[str]) -> None:
     assert result.stderr.startswith("Usage: chronosctl")
 
 
-def test_usage_errors_name_the_help() -> None:
+def test_usage_errors_point_to_the_help() -> None:
     result = CliRunner().invoke(chronosctl, ["schedule", "last"])
     assert result.exit_code == 2
     assert result.stderr == "✗ No such command 'last'.\n  chronosctl schedule --help\n"
+
+
+def test_an_unknown_command_gets_a_suggestion_only_if_it_is_similar() -> None:
+    result = CliRunner().invoke(chronosctl, ["secrets"])
+    assert result.exit_code == 2
+    assert result.stderr == '✗ unknown command "secrets"\n  chronosctl --help\n'
+    assert "Did you mean 'jobs'?" in CliRunner().invoke(chronosctl, ["job"]).stderr
 
 
 def test_the_program_that_runs_the_server_names_its_commands() -> None:
@@ -113,7 +120,7 @@ def test_the_program_that_runs_the_server_names_its_commands() -> None:
     assert not {name for name in ("server", "config", "doctor", "backup", "restore") if f"\n  {name} " not in shown}
 
 
-def test_a_reader_that_leaves_is_no_error() -> None:
+def test_a_closed_pipe_is_not_an_error() -> None:
     with subprocess.Popen(
         [BIN / "chronosctl", *MANY], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=CLEAN
     ) as process:
@@ -136,7 +143,7 @@ def test_a_full_disk_is_an_error() -> None:
     assert len(result.stderr.splitlines()) == 1
 
 
-def test_closed_streams_are_no_error() -> None:
+def test_closed_streams_are_not_an_error() -> None:
     script = f'exec "{BIN / "chronosctl"}" schedule next "$1" >&- 2>&-'
     for expression, code in (("0 9 * * *", 0), ("0 25 * * *", 1)):
         result = subprocess.run(["/bin/sh", "-c", script, "sh", expression], check=False, env=CLEAN)
@@ -153,7 +160,7 @@ def test_an_interrupt_ends_with_130(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "Traceback" not in result.stderr
 
 
-def test_a_mistake_of_ours_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unexpected_error_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken() -> int:
         raise ZeroDivisionError
 
@@ -163,7 +170,7 @@ def test_a_mistake_of_ours_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp437"])
-def test_any_encoding_will_do(encoding: str) -> None:
+def test_output_works_in_any_encoding(encoding: str) -> None:
     result = run("chronosctl", *BAD, PYTHONIOENCODING=encoding, PYTHONUTF8="0")
     assert result.returncode == 1
     assert result.stderr.decode(encoding).startswith('error: cron field "hour" is 25, allowed 0-23\n')
@@ -172,7 +179,7 @@ def test_any_encoding_will_do(encoding: str) -> None:
     assert (explained.returncode, explained.stderr) == (0, b"")
 
 
-def test_arguments_that_are_not_text() -> None:
+def test_arguments_that_are_not_utf8_are_rejected() -> None:
     result = subprocess.run(
         [os.fsencode(BIN / "chronosctl"), b"schedule", b"next", b"\xff\xfe"],
         capture_output=True,
@@ -194,7 +201,7 @@ def on_a_terminal(**env: str) -> bytes:
         os.close(follower)
 
 
-def test_colours_on_a_terminal_only_and_not_against_the_readers_wish() -> None:
+def test_colours_are_used_only_on_a_terminal_without_no_color() -> None:
     assert on_a_terminal(TERM="xterm").startswith("\x1b[31m✗ \x1b[0mcron".encode())
     assert on_a_terminal(TERM="xterm", NO_COLOR="1").startswith("✗ cron".encode())
     assert on_a_terminal(TERM="dumb").startswith("✗ cron".encode())

@@ -25,12 +25,12 @@ COMMANDS = dict([*commands(chronos), *commands(chronosctl)])
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_the_page_has_a_section_for_it(name: str) -> None:
+def test_the_page_has_a_section_for_every_command(name: str) -> None:
     assert re.search(rf"^#+ `{name}\b", PAGE.read_text(), re.MULTILINE)
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_the_page_names_its_options(name: str) -> None:
+def test_the_page_has_every_option(name: str) -> None:
     page = PAGE.read_text()
     options = {
         flag
@@ -41,6 +41,6 @@ def test_the_page_names_its_options(name: str) -> None:
     assert not {flag for flag in options if not re.search(rf"`{flag}\b", page)}
 
 
-def test_the_page_names_nothing_else() -> None:
+def test_the_page_has_no_other_commands() -> None:
     named = re.findall(r"^#+ `([a-z -]+?)(?: [A-Z\[].*)?`$", PAGE.read_text(), re.MULTILINE)
     assert set(named) == set(COMMANDS)

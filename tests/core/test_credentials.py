@@ -1,4 +1,4 @@
-"""Which values of a job are credentials, and how texts and options look without them."""
+"""Credentials: how they are recognised and masked in texts and options."""
 
 import re
 import time
@@ -43,7 +43,7 @@ from chronos.core.credentials import (
         "GOOGLE_APPLICATION_CREDENTIALS",
     ],
 )
-def test_names_of_credentials(name: str) -> None:
+def test_a_name_of_a_credential_is_recognised(name: str) -> None:
     assert is_credential_name(name)
 
 
@@ -63,7 +63,7 @@ def test_names_of_credentials(name: str) -> None:
         "",
     ],
 )
-def test_names_of_other_things(name: str) -> None:
+def test_other_names_are_not_credentials(name: str) -> None:
     assert not is_credential_name(name)
 
 
@@ -80,7 +80,7 @@ def test_names_of_other_things(name: str) -> None:
         ("https://***@host/x", "https://***@host/x"),
     ],
 )
-def test_users_and_passwords_of_urls(text: str, shown: str) -> None:
+def test_user_and_password_of_a_url_are_hidden(text: str, shown: str) -> None:
     assert hide_userinfo(text) == shown
 
 
@@ -98,11 +98,11 @@ def test_users_and_passwords_of_urls(text: str, shown: str) -> None:
         "",
     ],
 )
-def test_texts_without_one(text: str) -> None:
+def test_text_without_userinfo_is_unchanged(text: str) -> None:
     assert hide_userinfo(text) == text
 
 
-def test_a_long_text_is_gone_through_once() -> None:
+def test_a_long_text_is_scanned_once() -> None:
     began_s = time.thread_time()
     for text in (
         "://{{" * 50_000 + "@",
@@ -124,7 +124,7 @@ def test_options_without_credentials_are_not_copied() -> None:
     assert hide_url_credentials(options["json"]) is options["json"]
 
 
-def test_values_of_unknown_shape() -> None:
+def test_fields_named_like_credentials_are_masked() -> None:
     alert = {"webhook": {"url": "https://u:p@host", "routing_key": "k", "headers": [{"X-Token": "t"}]}, "on": "failure"}
     assert mask_fields_by_name(alert) == {
         "webhook": {"url": "https://***@host", "routing_key": "***", "headers": [{"X-Token": "***"}]},
@@ -132,13 +132,13 @@ def test_values_of_unknown_shape() -> None:
     }
 
 
-def test_the_names_are_published() -> None:
+def test_the_names_are_documented() -> None:
     page = (Path(__file__).parents[2] / "docs" / "reference" / "targets.md").read_text()
     published = page.partition("**Names.**")[2].partition("**A masked value")[0]
     assert set(re.findall(r"`([a-z]+)`", published)) == {*CREDENTIAL_SUBSTRINGS, *CREDENTIAL_WORDS}
 
 
-def test_what_is_looked_for_of_a_credential() -> None:
+def test_the_parts_of_a_credential_are_secrets_too() -> None:
     assert set(list_secrets("Bearer tok-0123456789")) == {"Bearer tok-0123456789", "tok-0123456789"}
     assert "password" in set(list_secrets("Basic YW5hOnBhc3N3b3Jk"))
     assert "sid-0123456789" in set(list_secrets("theme=dark; sid=sid-0123456789"))

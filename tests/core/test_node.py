@@ -1,4 +1,4 @@
-"""When a node counts as silent, by what one observer saw of its beats."""
+"""HeartbeatWatch: when a node counts as silent for one observer."""
 
 from chronos.core.node import HeartbeatWatch, Node
 
@@ -6,7 +6,7 @@ TIMEOUT_S = 3.0
 
 
 class Observer:
-    """Looks at one node; says whether that is silent."""
+    """Observes one node; ``sees`` returns whether it is silent."""
 
     def __init__(self) -> None:
         self.watch = HeartbeatWatch(timeout_s=TIMEOUT_S, heartbeat_s=1.0, pause_s=1.0)
@@ -20,47 +20,47 @@ class Observer:
         )
 
 
-def test_a_beat_that_does_not_change_for_the_timeout_is_silence() -> None:
+def test_a_node_whose_beat_does_not_change_for_the_timeout_is_silent() -> None:
     observer = Observer()
     assert [observer.sees(5, at_s) for at_s in (0, 1, 2, 3)] == [False, False, False, True]
 
 
-def test_a_beat_that_changes_is_life() -> None:
+def test_a_node_whose_beat_changes_is_alive() -> None:
     observer = Observer()
     assert not any(observer.sees(beat, 0.7 * beat) for beat in range(20))
     assert observer.watch.beating_nodes == {7}
 
 
-def test_a_beat_counts_from_when_the_first_answer_with_it_arrives() -> None:
-    """The answer was long on its way: it may show a beat of the moment before it came."""
+def test_a_beat_counts_from_the_first_response_that_shows_it() -> None:
+    """A slow response may show a beat from just before it arrived."""
     observer = Observer()
     observer.sees(4, 0)
     observer.sees(5, 1, 2.4)
     assert [observer.sees(5, at_s) for at_s in (3.4, 4.4, 5.3, 5.4)] == [False, False, False, True]
 
 
-def test_a_beat_is_known_to_be_unchanged_when_the_last_question_was_asked() -> None:
+def test_a_beat_is_unchanged_until_the_last_request() -> None:
     observer = Observer()
     assert not any(observer.sees(5, at_s) for at_s in (0, 1, 2))
     assert not observer.sees(5, 2.9, 3.4)
     assert observer.sees(5, 4)
 
 
-def test_an_answer_that_took_long_starts_the_watch_again() -> None:
+def test_a_slow_response_restarts_the_watch() -> None:
     observer = Observer()
     observer.sees(5, 0)
     assert not observer.sees(5, 1, 9)
     assert [observer.sees(5, at_s) for at_s in (10, 11, 12)] == [False, False, True]
 
 
-def test_a_pause_between_two_looks_starts_the_watch_again() -> None:
+def test_a_long_pause_between_reads_restarts_the_watch() -> None:
     observer = Observer()
     assert not any(observer.sees(5, at_s) for at_s in (0, 1, 2))
     assert [observer.sees(5, at_s) for at_s in (10, 11, 12, 13)] == [False, False, False, True]
     assert observer.watch.beating_nodes == frozenset()
 
 
-def test_what_is_done_between_two_looks_is_not_a_pause_while_the_store_answers() -> None:
+def test_other_store_reads_keep_the_watch_alive() -> None:
     observer = Observer()
     assert not any(observer.sees(5, at_s) for at_s in (0, 1))
     for at_s in (2.0, 2.8, 3.5):
@@ -68,7 +68,7 @@ def test_what_is_done_between_two_looks_is_not_a_pause_while_the_store_answers()
     assert observer.sees(5, 4)
 
 
-def test_what_is_done_between_two_looks_is_a_pause_when_the_store_is_silent() -> None:
+def test_late_store_reads_restart_the_watch() -> None:
     observer = Observer()
     assert not any(observer.sees(5, at_s) for at_s in (0, 1))
     for at_s in (2.0, 5.0, 5.5):

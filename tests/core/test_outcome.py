@@ -1,4 +1,4 @@
-"""What an outcome says can be stored, whatever its work said."""
+"""Outcomes: every error text can be stored."""
 
 import msgspec
 from hypothesis import given
@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from chronos.core.outcome import Canceled, Failed
 
 
-def test_what_no_store_takes_is_written_as_an_escape() -> None:
+def test_unstorable_characters_are_escaped() -> None:
     assert Failed(error="no file a\udcff\0b").error == "no file a\\udcff\\x00b"
     assert Canceled(error="\ud800").error == "\\ud800"
     assert Canceled().error is None

@@ -1,4 +1,4 @@
-"""The planner: tables for what each strategy makes of a gap, then everything against plain walking."""
+"""The planner: late and missed instants, by recovery strategy and within bounds."""
 
 from datetime import datetime, timedelta
 
@@ -75,9 +75,9 @@ def decide(
 
 
 def gap(now_us: int, effective: EffectiveSettings, **rest: object) -> Gap:
-    found = decide(now_us, effective, **rest)  # type: ignore[arg-type]
-    assert isinstance(found, Gap)
-    return found
+    planned = decide(now_us, effective, **rest)  # type: ignore[arg-type]
+    assert isinstance(planned, Gap)
+    return planned
 
 
 # --- nothing, late, missed
@@ -94,41 +94,41 @@ def test_nothing_is_due_before_its_instant_even_when_the_clock_went_back() -> No
     assert decide(NINE, next_us=None) == NothingDue(wake_us=None)
 
 
-def test_an_instant_in_time_is_admitted_and_the_cursor_moves_on() -> None:
+def test_an_instant_on_time_is_admitted_and_the_cursor_moves_on() -> None:
     run = Firing(id=ids.scheduled_execution_id(JOB, NINE), scheduled_us=NINE, due_us=NINE, next_us=NINE + MINUTE_US)
     assert decide(NINE) == DuePlan(firings=(run,), wake_us=NINE + MINUTE_US)
     assert build_firing(JOB, MINUTELY, NINE) == run
 
 
-def test_late_is_judged_by_the_oldest_instant_and_ends_after_recovery_after() -> None:
-    patient = settings(after_us=3 * MINUTE_US)
-    late = decide(NINE + 3 * MINUTE_US, patient)
+def test_instants_are_missed_when_the_oldest_exceeds_recovery_after() -> None:
+    effective = settings(after_us=3 * MINUTE_US)
+    late = decide(NINE + 3 * MINUTE_US, effective)
     assert isinstance(late, DuePlan)
     assert [run.scheduled_us for run in late.firings] == [NINE + k * MINUTE_US for k in range(4)]
     assert [run.next_us for run in late.firings] == [NINE + k * MINUTE_US for k in range(1, 5)]
-    missed = decide(NINE + 3 * MINUTE_US + 1, patient)
+    missed = decide(NINE + 3 * MINUTE_US + 1, effective)
     assert isinstance(missed, Gap)
     assert [run.scheduled_us for run in missed.firings] == [NINE + 3 * MINUTE_US]
 
 
 def test_late_instants_come_in_bounded_portions() -> None:
-    found = decide(NINE + 9 * MINUTE_US, settings(after_us=HOUR_US), bounds=Bounds(runs=4))
-    assert isinstance(found, DuePlan)
-    assert len(found.firings) == 4
-    assert found.wake_us == NINE + 4 * MINUTE_US
+    planned = decide(NINE + 9 * MINUTE_US, settings(after_us=HOUR_US), bounds=Bounds(runs=4))
+    assert isinstance(planned, DuePlan)
+    assert len(planned.firings) == 4
+    assert planned.wake_us == NINE + 4 * MINUTE_US
 
 
-def test_a_run_waits_for_its_jitter_and_those_behind_it_for_their_turn() -> None:
+def test_a_run_waits_for_its_jitter_and_later_runs_wait_for_it() -> None:
     jittery = parse_schedule("* * * * *", jitter=timedelta(minutes=10), key="report")
     due_us = jittery.due_us(NINE)
     assert due_us > NINE
     assert decide(due_us - 1, instants=jittery) == NothingDue(wake_us=due_us)
-    found = decide(due_us, instants=jittery)
-    assert isinstance(found, DuePlan)
-    assert found.firings[0].id == ids.scheduled_execution_id(JOB, NINE)
-    assert all(run.due_us <= due_us for run in found.firings)
-    assert found.wake_us is not None
-    assert found.wake_us > due_us
+    planned = decide(due_us, instants=jittery)
+    assert isinstance(planned, DuePlan)
+    assert planned.firings[0].id == ids.scheduled_execution_id(JOB, NINE)
+    assert all(run.due_us <= due_us for run in planned.firings)
+    assert planned.wake_us is not None
+    assert planned.wake_us > due_us
 
 
 NOW = NINE + 10 * MINUTE_US + 31 * SECOND_US  # 09:00 … 09:10 are missed: eleven instants
@@ -149,64 +149,64 @@ NOW = NINE + 10 * MINUTE_US + 31 * SECOND_US  # 09:00 … 09:10 are missed: elev
         (settings(RecoveryStrategy.COMPRESSED), 10, [10], "the run of 2026-03-02 09:10:00 UTC covers all missed ones"),
     ],
 )
-def test_what_each_strategy_makes_of_a_gap(
+def test_each_strategy_splits_a_gap_into_a_span_and_runs(
     effective: EffectiveSettings, missed: int, run: list[int], words: str
 ) -> None:
-    found = gap(NOW, effective)
-    assert [firing.scheduled_us for firing in found.firings] == [NINE + k * MINUTE_US for k in run]
-    assert found.next_us == found.wake_us == NINE + 11 * MINUTE_US
-    assert found.expect_us == NINE
-    assert [span.count for span in found.spans] == [missed] * bool(missed)
-    for span in found.spans:
+    planned = gap(NOW, effective)
+    assert [firing.scheduled_us for firing in planned.firings] == [NINE + k * MINUTE_US for k in run]
+    assert planned.next_us == planned.wake_us == NINE + 11 * MINUTE_US
+    assert planned.expect_us == NINE
+    assert [span.count for span in planned.spans] == [missed] * bool(missed)
+    for span in planned.spans:
         assert (span.from_us, span.to_us) == (NINE, NINE + (missed - 1) * MINUTE_US)
         assert (span.status, span.recorded_us) == (Status.MISSED, NOW)
         assert span.id == ids.span_id(JOB, NINE, Status.MISSED)
         assert words in span.reason.message
         compressed = effective.recovery is RecoveryStrategy.COMPRESSED
         assert span.reason.code is (ReasonCode.MISSED if compressed else ReasonCode.OUTSIDE_RECOVERY)
-    assert gap(NOW, effective) == found
+    assert gap(NOW, effective) == planned
 
 
-def test_a_compressed_run_carries_its_span() -> None:
+def test_a_compressed_run_covers_the_missed_instants() -> None:
     [run] = gap(NOW, settings(RecoveryStrategy.COMPRESSED)).firings
     assert run.covers == CoveredSpan(from_us=NINE, to_us=NINE + 10 * MINUTE_US, count=11)
     assert msgspec.json.encode(run.covers) == b'{"from_us":%d,"to_us":%d,"count":11}' % (NINE, NINE + 10 * MINUTE_US)
     daily = parse_schedule("0 9 * * *")
-    found = gap(NOW, settings(RecoveryStrategy.COMPRESSED), instants=daily)
-    assert found.spans == ()
-    assert found.firings[0].covers == CoveredSpan(from_us=NINE, to_us=NINE, count=1)
+    planned = gap(NOW, settings(RecoveryStrategy.COMPRESSED), instants=daily)
+    assert planned.spans == ()
+    assert planned.firings[0].covers == CoveredSpan(from_us=NINE, to_us=NINE, count=1)
 
 
-def test_a_cursor_that_its_schedule_does_not_know_still_is_an_instant() -> None:
-    found = decide(NINE + 7, instants=parse_schedule("30 10 * * *"))
-    assert isinstance(found, DuePlan)
-    assert [(run.scheduled_us, run.next_us) for run in found.firings] == [(NINE, at("2026-03-02T10:30:00"))]
+def test_a_cursor_outside_its_schedule_is_still_an_instant() -> None:
+    planned = decide(NINE + 7, instants=parse_schedule("30 10 * * *"))
+    assert isinstance(planned, DuePlan)
+    assert [(run.scheduled_us, run.next_us) for run in planned.firings] == [(NINE, at("2026-03-02T10:30:00"))]
 
 
 def test_a_schedule_that_ends_leaves_no_cursor() -> None:
-    found = gap(NOW, settings(RecoveryStrategy.LAST), instants=parse_schedule("2026-03-02T09:00:00Z"))
-    assert (len(found.firings), found.next_us, found.wake_us) == (1, None, None)
+    planned = gap(NOW, settings(RecoveryStrategy.LAST), instants=parse_schedule("2026-03-02T09:00:00Z"))
+    assert (len(planned.firings), planned.next_us, planned.wake_us) == (1, None, None)
 
 
-class Counted:
-    """A schedule whose questions are counted."""
+class CountingSchedule:
+    """A schedule that counts the calls to it."""
 
-    def __init__(self, schedule: Schedule, *, blind: bool = False) -> None:
+    def __init__(self, schedule: Schedule, *, countable: bool = True) -> None:
         self._schedule = schedule
-        self._blind = blind
-        self.asked = 0
+        self._countable = countable
+        self.calls = 0
 
     @property
     def jitter_us(self) -> int:
         return self._schedule.jitter_us
 
     def next_us(self, after_us: int) -> int | None:
-        self.asked += 1
+        self.calls += 1
         return self._schedule.next_us(after_us)
 
     def count_us(self, after_us: int, until_us: int) -> int | None:
-        self.asked += 1
-        return None if self._blind else self._schedule.count_us(after_us, until_us)
+        self.calls += 1
+        return self._schedule.count_us(after_us, until_us) if self._countable else None
 
     def due_us(self, scheduled_us: int) -> int:
         return self._schedule.due_us(scheduled_us)
@@ -218,60 +218,60 @@ EVERY_SECOND = parse_schedule("* * * * * *", timezone="Europe/Berlin")
 
 @pytest.mark.parametrize("strategy", RecoveryStrategy)
 def test_years_of_every_second_cost_little_and_are_counted_exactly(strategy: RecoveryStrategy) -> None:
-    asked = Counted(EVERY_SECOND)
-    found = gap(NINE + YEARS, settings(strategy), instants=asked)
-    assert asked.asked < 1_500
+    schedule = CountingSchedule(EVERY_SECOND)
+    planned = gap(NINE + YEARS, settings(strategy), instants=schedule)
+    assert schedule.calls < 1_500
     if strategy is RecoveryStrategy.ALL:
-        assert len(found.firings) == 500
-        assert found.next_us == NINE + 500 * SECOND_US
+        assert len(planned.firings) == 500
+        assert planned.next_us == NINE + 500 * SECOND_US
     else:
-        assert sum(span.count for span in found.spans) + len(found.firings) == YEARS // SECOND_US + 1
-        assert found.next_us == NINE + YEARS + SECOND_US
+        assert sum(span.count for span in planned.spans) + len(planned.firings) == YEARS // SECOND_US + 1
+        assert planned.next_us == NINE + YEARS + SECOND_US
 
 
 @pytest.mark.parametrize("strategy", [RecoveryStrategy.LAST, RecoveryStrategy.SKIP, RecoveryStrategy.BOUNDED])
-def test_what_cannot_be_counted_is_walked_in_steps_that_go_on_where_they_ended(strategy: RecoveryStrategy) -> None:
+def test_uncountable_instants_are_walked_over_several_plans(strategy: RecoveryStrategy) -> None:
     bounds = Bounds(steps=300)
     effective = settings(strategy, max_count=100, max_age_us=600 * SECOND_US)
     now_us, cursor = NINE + 1_000 * SECOND_US, NINE
     total, plans = 0, 0
     while cursor <= now_us:
-        asked = Counted(EVERY_SECOND, blind=True)
-        found = gap(now_us, effective, instants=asked, next_us=cursor, bounds=bounds)
-        assert asked.asked < 5_000
-        assert found.next_us is not None
-        assert found.next_us > cursor
-        cursor = found.next_us
-        total += sum(span.count for span in found.spans) + len(found.firings)
+        schedule = CountingSchedule(EVERY_SECOND, countable=False)
+        planned = gap(now_us, effective, instants=schedule, next_us=cursor, bounds=bounds)
+        assert schedule.calls < 5_000
+        assert planned.next_us is not None
+        assert planned.next_us > cursor
+        cursor = planned.next_us
+        total += sum(span.count for span in planned.spans) + len(planned.firings)
         plans += 1
     assert total == 1_001
     assert plans <= 6
-    assert len(found.firings) == {RecoveryStrategy.LAST: 1, RecoveryStrategy.SKIP: 0}.get(strategy, 100)
+    assert len(planned.firings) == {RecoveryStrategy.LAST: 1, RecoveryStrategy.SKIP: 0}.get(strategy, 100)
 
 
 @pytest.mark.parametrize("strategy", [RecoveryStrategy.LAST, RecoveryStrategy.SKIP, RecoveryStrategy.BOUNDED])
-def test_what_would_take_too_many_steps_is_one_span_that_says_at_least(strategy: RecoveryStrategy) -> None:
-    asked = Counted(EVERY_SECOND, blind=True)
-    found = gap(NINE + YEARS, settings(strategy), instants=asked, bounds=Bounds(steps=300))
-    assert asked.asked < 10_000
-    [span] = found.spans
-    assert (span.from_us, span.count, found.next_us) == (NINE, 300, NINE + YEARS + SECOND_US)
+def test_a_gap_that_needs_too_many_steps_is_one_span_that_says_at_least(strategy: RecoveryStrategy) -> None:
+    schedule = CountingSchedule(EVERY_SECOND, countable=False)
+    planned = gap(NINE + YEARS, settings(strategy), instants=schedule, bounds=Bounds(steps=300))
+    assert schedule.calls < 10_000
+    [span] = planned.spans
+    assert (span.from_us, span.count, planned.next_us) == (NINE, 300, NINE + YEARS + SECOND_US)
     assert "at least 300" in span.reason.message
     expected = {RecoveryStrategy.LAST: 1, RecoveryStrategy.SKIP: 0}.get(strategy, 100)
     runs = [NINE + YEARS - k * SECOND_US for k in reversed(range(expected))]
-    assert [run.scheduled_us for run in found.firings] == runs
+    assert [run.scheduled_us for run in planned.firings] == runs
     assert span.to_us == NINE + YEARS - expected * SECOND_US
 
 
-def test_a_compressed_run_stands_for_all_even_where_they_cannot_be_counted() -> None:
-    asked = Counted(EVERY_SECOND, blind=True)
-    found = gap(NINE + DAY_US, settings(RecoveryStrategy.COMPRESSED), instants=asked, bounds=Bounds(steps=100))
-    assert found.firings[0].covers == CoveredSpan(from_us=NINE, to_us=NINE + DAY_US, count=101, exact=False)
-    assert found.next_us == NINE + DAY_US + SECOND_US
-    assert "at least 100" in found.spans[0].reason.message
+def test_a_compressed_run_covers_uncountable_instants() -> None:
+    schedule = CountingSchedule(EVERY_SECOND, countable=False)
+    planned = gap(NINE + DAY_US, settings(RecoveryStrategy.COMPRESSED), instants=schedule, bounds=Bounds(steps=100))
+    assert planned.firings[0].covers == CoveredSpan(from_us=NINE, to_us=NINE + DAY_US, count=101, exact=False)
+    assert planned.next_us == NINE + DAY_US + SECOND_US
+    assert "at least 100" in planned.spans[0].reason.message
 
 
-# --- coming into force, going on, showing
+# --- activation, resumption, preview
 
 
 @pytest.mark.parametrize(
@@ -292,49 +292,49 @@ def test_a_compressed_run_stands_for_all_even_where_they_cannot_be_counted() -> 
         ("2026-03-02T08:59:29Z", None, None),
     ],
 )
-def test_the_first_cursor(text: str, start: str | None, first: str | None) -> None:
-    begun = activate_schedule(parse_schedule(text, start=start), NINE, late_us=30 * SECOND_US)
-    assert begun.next_us == (None if first is None else at(first))
-    assert begun.schedule.anchored
+def test_activation_sets_the_first_cursor(text: str, start: str | None, first: str | None) -> None:
+    activation = activate_schedule(parse_schedule(text, start=start), NINE, late_us=30 * SECOND_US)
+    assert activation.next_us == (None if first is None else at(first))
+    assert activation.schedule.anchored
 
 
-def test_a_counted_interval_runs_as_often_as_it_says() -> None:
-    begun = activate_schedule(parse_schedule("R5/PT6H"), NINE)
-    assert preview(begun.schedule, NINE - 1, 9) == tuple(NINE + k * 6 * HOUR_US for k in range(5))
+def test_a_counted_interval_has_as_many_instants_as_it_says() -> None:
+    activation = activate_schedule(parse_schedule("R5/PT6H"), NINE)
+    assert preview(activation.schedule, NINE - 1, 9) == tuple(NINE + k * 6 * HOUR_US for k in range(5))
 
 
 @pytest.mark.parametrize("text", ["0 9 * * *", "@every 1h", "R5/PT6H", "2026-03-02T09:30:00Z"])
-def test_nothing_on_record_comes_up_again(text: str) -> None:
+def test_a_recorded_instant_does_not_come_again(text: str) -> None:
     schedule = activate_schedule(parse_schedule(text), NINE).schedule
     done_us = at("2026-03-04T12:00:00")  # the clock went back since
     first_us = activate_schedule(schedule, NINE, done_us=done_us, late_us=DAY_US).next_us
     assert first_us is None or first_us > done_us
 
 
-def test_resuming_records_what_was_left_out_and_goes_on_after_now() -> None:
-    found = resume_job(job=JOB, instants=MINUTELY, next_us=NINE, now_us=NOW)
-    [span] = found.spans
+def test_resuming_records_the_skipped_instants_and_continues_after_now() -> None:
+    planned = resume_job(job=JOB, instants=MINUTELY, next_us=NINE, now_us=NOW)
+    [span] = planned.spans
     assert (span.status, span.reason.code, span.count) == (Status.SKIPPED, ReasonCode.PAUSED, 11)
-    assert (span.from_us, span.to_us, found.next_us) == (NINE, NINE + 10 * MINUTE_US, NINE + 11 * MINUTE_US)
+    assert (span.from_us, span.to_us, planned.next_us) == (NINE, NINE + 10 * MINUTE_US, NINE + 11 * MINUTE_US)
     assert span.id == ids.span_id(JOB, NINE, Status.SKIPPED)
 
 
 @pytest.mark.parametrize("next_us", [None, NOW + 1])
-def test_resuming_without_anything_passed_changes_nothing(next_us: int | None) -> None:
-    found = resume_job(job=JOB, instants=MINUTELY, next_us=next_us, now_us=NOW)
-    assert (found.spans, found.next_us) == ((), next_us)
+def test_resuming_before_the_next_instant_changes_nothing(next_us: int | None) -> None:
+    planned = resume_job(job=JOB, instants=MINUTELY, next_us=next_us, now_us=NOW)
+    assert (planned.spans, planned.next_us) == ((), next_us)
 
 
 def test_resuming_after_years_is_one_bounded_step() -> None:
-    asked = Counted(EVERY_SECOND, blind=True)
-    found = resume_job(job=JOB, instants=asked, next_us=NINE, now_us=NINE + YEARS, bounds=Bounds(steps=100))
-    [span] = found.spans
-    assert asked.asked < 200
-    assert (span.to_us, span.count, found.next_us) == (NINE + YEARS, 100, NINE + YEARS + SECOND_US)
+    schedule = CountingSchedule(EVERY_SECOND, countable=False)
+    planned = resume_job(job=JOB, instants=schedule, next_us=NINE, now_us=NINE + YEARS, bounds=Bounds(steps=100))
+    [span] = planned.spans
+    assert schedule.calls < 200
+    assert (span.to_us, span.count, planned.next_us) == (NINE + YEARS, 100, NINE + YEARS + SECOND_US)
     assert "at least 100" in span.reason.message
 
 
-def test_a_preview_is_what_would_happen_if_it_were_saved_now() -> None:
+def test_a_preview_shows_the_instants_of_a_schedule_saved_now() -> None:
     assert preview(parse_schedule("@every 1h"), NINE, 2) == (NINE + HOUR_US, NINE + 2 * HOUR_US)
     assert preview(parse_schedule("R2/PT6H"), NINE, 9) == (NINE, NINE + 6 * HOUR_US)
     assert len(preview(EVERY_SECOND, NINE, 10**9)) == MAX_PREVIEW

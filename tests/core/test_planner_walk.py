@@ -1,4 +1,4 @@
-"""The planner against plain walking: every instant on record once, in order, never early, in bounded work."""
+"""The planner against plain walking: every instant is recorded once, in order, never early, in bounded work."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -49,13 +49,13 @@ def decide(now_us: int, effective: EffectiveSettings, instants: Instants, next_u
     )
 
 
-def brute(schedule: Instants, after_us: int, until_us: int) -> list[int]:
-    found = []
+def walk_all(schedule: Instants, after_us: int, until_us: int) -> list[int]:
+    instants_us = []
     at_us = schedule.next_us(after_us)
     while at_us is not None and at_us <= until_us:
-        found.append(at_us)
+        instants_us.append(at_us)
         at_us = schedule.next_us(at_us)
-    return found
+    return instants_us
 
 
 CRONS = [
@@ -98,7 +98,7 @@ MOMENTS = st.integers(BEGIN, BEGIN + 25 * DAY_US)
 @example(parse_schedule("30 1-3 * * *", timezone="Europe/Berlin"), BEGIN, BEGIN + 25 * DAY_US)
 def test_counting_equals_walking(schedule: Schedule, a: int, b: int) -> None:
     a, b = sorted((a, b))
-    expected = brute(schedule, a, b)
+    expected = walk_all(schedule, a, b)
     counted = schedule.count_us(a, b)
     if counted is None:
         assert schedule.exclude or "D" in schedule.text or "P1M" in schedule.text
@@ -119,14 +119,14 @@ def test_counting_equals_walking(schedule: Schedule, a: int, b: int) -> None:
     st.integers(at("2005-01-01T00:00:00"), at("2035-01-01T00:00:00")),
     st.integers(0, 40 * DAY_US),
 )
-def test_cron_counts_through_any_change_of_the_clock(text: str, zone: str, dst: str, a: int, length: int) -> None:
+def test_cron_counts_through_daylight_saving_changes(text: str, zone: str, dst: str, a: int, length: int) -> None:
     schedule = parse_schedule(text, timezone=zone, dst=dst)
-    assert schedule.count_us(a, a + length) == len(brute(schedule, a, a + length))
+    assert schedule.count_us(a, a + length) == len(walk_all(schedule, a, a + length))
 
 
 @dataclass
-class Ledger:
-    """A store in miniature: what is on record of one job, and its cursor."""
+class Records:
+    """A minimal store: the records of one job, and its cursor."""
 
     schedule: Instants
     next_us: int | None
@@ -135,21 +135,21 @@ class Ledger:
     spans: list[Span] = field(default_factory=list)
     seen: set[bytes] = field(default_factory=set)
 
-    def apply(self, found: Plan, now_us: int, room: int) -> None:
-        """As the engine would; of the runs only ``room`` fit."""
-        match found:
+    def apply(self, planned: Plan, now_us: int, room: int) -> None:
+        """Record a plan as the engine would; only ``room`` of its runs fit."""
+        match planned:
             case NothingDue():
                 pass
             case DuePlan(firings=firings):
                 for run in firings[:room]:
                     self._run(run, now_us)
             case Gap(spans=spans, firings=firings):
-                assert found.expect_us == self.next_us
+                assert planned.expect_us == self.next_us
                 for span in spans:
                     self._span(span)
                 for run in firings[:room]:
                     self._run(run, now_us)
-                self.next_us = firings[room].scheduled_us if room < len(firings) else found.next_us
+                self.next_us = firings[room].scheduled_us if room < len(firings) else planned.next_us
 
     def _run(self, run: Firing, now_us: int) -> None:
         assert run.scheduled_us <= run.due_us <= now_us
@@ -161,7 +161,7 @@ class Ledger:
 
     def _span(self, span: Span) -> None:
         self._see(span.id)
-        inside = [span.from_us, *brute(self.schedule, span.from_us, span.to_us)]
+        inside = [span.from_us, *walk_all(self.schedule, span.from_us, span.to_us)]
         assert inside[-1] == span.to_us
         at_least = "at least" in span.reason.message
         assert span.count <= len(inside) if at_least else span.count == len(inside)
@@ -182,7 +182,7 @@ class Ledger:
     st.builds(Bounds, runs=st.integers(1, 40), steps=st.integers(1, 300), portions=st.integers(0, 50)),
     st.lists(st.tuples(st.integers(0, DAY_US) | st.integers(0, 12 * DAY_US), st.integers(0, 50)), max_size=8),
 )
-def test_every_instant_is_on_record_once_in_order_and_never_early(
+def test_every_instant_is_recorded_once_in_order_and_never_early(
     schedule: Schedule,
     strategy: RecoveryStrategy,
     after_us: int,
@@ -193,47 +193,44 @@ def test_every_instant_is_on_record_once_in_order_and_never_early(
 ) -> None:
     effective = settings(strategy, max_count=limits[0], max_age_us=limits[1], after_us=after_us)
     schedule = replace(schedule, jitter_us=jitter_us, key="report")
-    begun = activate_schedule(schedule, BEGIN)
-    ledger = Ledger(schedule, begun.next_us)
+    records = Records(schedule, activate_schedule(schedule, BEGIN).next_us)
     now_us = BEGIN
 
-    def once(room: int) -> Plan:
-        found = decide(now_us, effective, schedule, ledger.next_us, bounds)
-        if isinstance(found, DuePlan | Gap):
-            assert len(found.firings) <= bounds.runs
-            assert len(found.spans if isinstance(found, Gap) else ()) <= 1
-        ledger.apply(found, now_us, room)
-        return found
+    def plan_once(room: int) -> Plan:
+        planned = decide(now_us, effective, schedule, records.next_us, bounds)
+        if isinstance(planned, DuePlan | Gap):
+            assert len(planned.firings) <= bounds.runs
+            assert len(planned.spans if isinstance(planned, Gap) else ()) <= 1
+        records.apply(planned, now_us, room)
+        return planned
 
     for step_us, room in steps:
         now_us += step_us
-        once(room)
+        plan_once(room)
     now_us += MINUTE_US
     plans = 0
-    while not isinstance(found := once(1_000), NothingDue):
+    while not isinstance(planned := plan_once(1_000), NothingDue):
         plans += 1
         assert plans < 40_000
-    # Converged: what is on record is a prefix of the schedule, and the next instant is not due yet.
-    expected = brute(schedule, BEGIN, now_us)
-    assert ledger.recorded == expected[: len(ledger.recorded)]
-    rest = expected[len(ledger.recorded) :]
-    assert ledger.next_us == (rest[0] if rest else schedule.next_us(max(now_us, BEGIN)))
+    # Converged: the records are a prefix of the schedule, and the next instant is not due yet.
+    expected = walk_all(schedule, BEGIN, now_us)
+    assert records.recorded == expected[: len(records.recorded)]
+    rest = expected[len(records.recorded) :]
+    assert records.next_us == (rest[0] if rest else schedule.next_us(max(now_us, BEGIN)))
     assert not rest or schedule.due_us(rest[0]) > now_us
-    assert found.wake_us == (None if ledger.next_us is None else schedule.due_us(ledger.next_us))
+    assert planned.wake_us == (None if records.next_us is None else schedule.due_us(records.next_us))
     if strategy is RecoveryStrategy.ALL:
-        assert ledger.ran == ledger.recorded
+        assert records.ran == records.recorded
 
 
 @given(schedules(), st.integers(1, 25 * DAY_US), st.sampled_from(RecoveryStrategy))
-def test_one_plan_of_a_gap_does_what_its_strategy_says(
-    schedule: Schedule, length: int, strategy: RecoveryStrategy
-) -> None:
+def test_one_plan_of_a_gap_follows_its_strategy(schedule: Schedule, length: int, strategy: RecoveryStrategy) -> None:
     first_us = activate_schedule(schedule, BEGIN).next_us
     now_us = BEGIN + length
     if first_us is None or now_us - first_us <= 30 * SECOND_US:
         return
     effective = settings(strategy, max_count=5, max_age_us=2 * DAY_US)
-    everything = brute(schedule, BEGIN, now_us)
+    everything = walk_all(schedule, BEGIN, now_us)
     expected: dict[RecoveryStrategy, Callable[[], list[int]]] = {
         RecoveryStrategy.ALL: lambda: everything,
         RecoveryStrategy.SKIP: list,
@@ -241,8 +238,8 @@ def test_one_plan_of_a_gap_does_what_its_strategy_says(
         RecoveryStrategy.COMPRESSED: lambda: everything[-1:],
         RecoveryStrategy.BOUNDED: lambda: [t for t in everything[-5:] if now_us - t <= 2 * DAY_US],
     }
-    found = decide(now_us, effective, schedule, first_us, Bounds(runs=10**6, steps=10**6))
-    assert isinstance(found, Gap)
-    assert [run.scheduled_us for run in found.firings] == expected[strategy]()
+    planned = decide(now_us, effective, schedule, first_us, Bounds(runs=10**6, steps=10**6))
+    assert isinstance(planned, Gap)
+    assert [run.scheduled_us for run in planned.firings] == expected[strategy]()
     if strategy is RecoveryStrategy.COMPRESSED:
-        assert found.firings[0].covers == CoveredSpan(from_us=first_us, to_us=everything[-1], count=len(everything))
+        assert planned.firings[0].covers == CoveredSpan(from_us=first_us, to_us=everything[-1], count=len(everything))

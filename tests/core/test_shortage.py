@@ -1,4 +1,4 @@
-"""Why no live node can take work: every kind of shortage has its sentence."""
+"""Shortage: every reason why no live node can take work has its sentence."""
 
 from typing import Any
 
@@ -9,10 +9,10 @@ from chronos.core.node import Node
 from chronos.core.shortage import build_offer, explain_shortage
 
 
-def node(name: str = "vm", **says: Any) -> Node:
-    queues, functions = says.pop("queues", None), says.pop("functions", ())
-    known: dict[str, Any] = {"slots": 8, "offer": build_offer(queues, functions).text} | says
-    return Node(number=1, name=name, incarnation=b"x", beat=0, started_us=0, beat_us=0, **known)
+def node(name: str = "vm", **fields: Any) -> Node:
+    queues, functions = fields.pop("queues", None), fields.pop("functions", ())
+    merged: dict[str, Any] = {"slots": 8, "offer": build_offer(queues, functions).text} | fields
+    return Node(number=1, name=name, incarnation=b"x", beat=0, started_us=0, beat_us=0, **merged)
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def node(name: str = "vm", **says: Any) -> Node:
             [node("a", queues=["gpu"]), node("b", queues=["default"], functions=["f"])],
             'no live node has all of the queue "gpu", the function "f"; live nodes: a, b',
         ),
-        ({"functions": ("f",)}, [node(offer=None)], None),  # an older release does not say what it has
+        ({"functions": ("f",)}, [node(offer=None)], None),  # an older release has no offer
         (
             {"functions": ("f",)},
             [node(str(i)) for i in range(7)],
@@ -46,5 +46,7 @@ def node(name: str = "vm", **says: Any) -> Node:
         ),
     ],
 )
-def test_the_sentence_names_what_is_missing(lane: dict[str, Any], nodes: list[Node], sentence: str | None) -> None:
+def test_the_sentence_names_the_missing_function_queue_or_label(
+    lane: dict[str, Any], nodes: list[Node], sentence: str | None
+) -> None:
     assert explain_shortage(Lane(**lane), nodes) == sentence

@@ -39,7 +39,7 @@ async def wait_for_cron_of_this_minute() -> str:
 async def wait_until(condition: Callable[[], bool]) -> None:
     """Wait until a condition holds, at most 70 s."""
     async with asyncio.timeout(70):
-        while not condition():  # noqa: ASYNC110 - there is no event to wait for
+        while not condition():  # noqa: ASYNC110 - it cannot wait for an event
             await asyncio.sleep(0.01)
 
 

@@ -79,7 +79,7 @@ def test_the_example_of_the_requirements_starts_a_server(
     server.send(signal.SIGTERM)
     assert server.wait() == 0
     lines = [json.loads(line) for line in server.rest().splitlines()]
-    assert any("cluster.raft.peers is left aside" in line["event"] for line in lines)
+    assert any("cluster.raft.peers is ignored" in line["event"] for line in lines)
 
 
 def test_a_creation_that_is_sent_again_to_a_new_server(start_again: Callable[[], Process]) -> None:

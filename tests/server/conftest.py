@@ -1,4 +1,4 @@
-"""What the tests of the server share: servers as processes, and a PostgreSQL."""
+"""Fixtures of the server tests: servers as processes, and PostgreSQL."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,7 +10,7 @@ from tests.support.server_process import Process
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[..., Process]]:
-    """Starts servers in a folder of the test's own; what still runs in the end is killed."""
+    """Start servers in the folder of the test, and kill those that still run at its end."""
     started: list[Process] = []
 
     def make(*arguments: str, **variables: str) -> Process:

@@ -1,14 +1,14 @@
-"""The effect of a setting: what can be observed differs, and nothing but the setting does.
+"""The effects of settings: each row shows that one setting changes an observation.
 
-A row names a setting, a value for it, and an observation with what it finds usually and with that value::
+A row names a setting, a value, an observation, and its results with the default and with that value::
 
     @served("server.base_path", "/chronos", usually=404, then=200)
     async def where_it_answers(server: Served) -> int:
         return (await server.call("GET", "/chronos/healthz")).status
 
-The observation is made twice, on parts that are put together from a configuration that differs in this setting alone.
-It is given these parts, never the configuration: so it cannot answer from what is written there. ``test_effects.py``
-runs all rows and fails for every setting that has none.
+The observation is made twice, with configurations that differ only in this setting. It receives the composed parts and
+never the configuration, so it cannot read the result from there. ``test_setting_effects.py`` runs all rows and fails
+for every setting without a row.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ from tests.support.server_process import Process
 
 T = TypeVar("T")
 Observe = Callable[[Config, Path], Any]
-#: A server of a test keeps nothing and listens on a free port of this machine, unless the row is about that.
+#: A test server has a store in memory and listens on a free port, unless the row is about these settings.
 ALONE: Mapping[str, Any] = {"store": "sqlite://", "server.listen": "127.0.0.1:0"}
 ABOUT = {"store": ("store",), "cluster.data_dir": ("store",)}
 _ROUND_TRIPS = 20
@@ -43,7 +43,7 @@ _ROUND_TRIPS = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effect:
-    """One row. ``given`` holds both times; ``instead_of`` is the value of the first time, where the default is not."""
+    """One row. ``given`` applies to both observations; ``instead_of`` replaces the default in the first one."""
 
     setting: str
     value: Any
@@ -53,15 +53,15 @@ class Effect:
     instead_of: Any
     observe: Observe
 
-    def seen(self, folder: Path, *, changed: bool) -> Any:
-        """What is observed with the setting's value, or without it."""
-        said = dict(self.given)
+    def measure(self, folder: Path, *, changed: bool) -> Any:
+        """Return the observation with the setting's value, or without it."""
+        settings = dict(self.given)
         if changed:
-            said[self.setting] = self.value
+            settings[self.setting] = self.value
         elif self.instead_of is not None:
-            said[self.setting] = self.instead_of
+            settings[self.setting] = self.instead_of
         file = folder / "chronos.yaml"
-        file.write_text(json.dumps(nested(said)))
+        file.write_text(json.dumps(nested(settings)))
         return self.observe(load_config(file, {}, {}), folder)
 
 
@@ -90,7 +90,7 @@ def _row(setting: str, value: Any, observe: Observe, options: dict[str, Any], al
 
 
 class Served:
-    """A server that was started, and a client of it on the same event loop."""
+    """A started server and a client on the same event loop."""
 
     def __init__(self, server: Server, client: aiohttp.ClientSession, folder: Path) -> None:
         self._server, self._client = server, client
@@ -98,7 +98,7 @@ class Served:
         self.port = server.port
 
     async def call(self, method: str, path: str, body: Any = None, **headers: str) -> Reply:
-        """Ask it, by the address that it listens on."""
+        """Send a request to the server."""
         data = None if body is None else msgspec.json.encode(body)
         sent = {"Content-Type": "application/json"} if data is not None else {}
         sent |= {name.replace("_", "-"): value for name, value in headers.items()}
@@ -106,21 +106,21 @@ class Served:
         async with self._client.request(method, url, data=data, headers=sent) as response:
             return Reply(response.status, response.headers, await response.read())
 
-    async def create(self, name: str, **says: Any) -> Reply:
-        """A job that asks for nothing but ``true``, unless it says something else to do."""
-        if not {"http", "command"} & says.keys():
-            says["command"] = {"argv": ["true"]}
-        return await self.call("POST", f"{V1}/jobs", {"name": name, "schedule": "manual", **says})
+    async def create(self, name: str, **fields: Any) -> Reply:
+        """Create a job that runs ``true``, unless the fields name another target."""
+        if not {"http", "command"} & fields.keys():
+            fields["command"] = {"argv": ["true"]}
+        return await self.call("POST", f"{V1}/jobs", {"name": name, "schedule": "manual", **fields})
 
     async def trigger(self, name: str) -> Reply:
         return await self.call("POST", f"{V1}/jobs/{name}/trigger", {})
 
     async def ended(self, name: str) -> str:
-        """Trigger a job, and the status that its execution ends with."""
+        """Trigger a job and return the final status of its execution."""
         return str((await self._run(name))["status"])
 
     async def printed(self, *argv: str) -> str:
-        """What a command prints that runs as a job."""
+        """Run a command as a job and return its output."""
         await self.create("job", command={"argv": list(argv)}, retry={"max_attempts": 1})
         execution = (await self._run("job"))["id"]
         return (await self.call("GET", f"{V1}/executions/{execution}/log")).body.decode().strip()
@@ -129,13 +129,13 @@ class Served:
         execution = (await self.trigger(name)).json["execution_id"]
         async with asyncio.timeout(60):
             while True:
-                found: dict[str, Any] = (await self.call("GET", f"{V1}/executions/{execution}")).json
-                if found["finished_at"] is not None:
-                    return found
+                run: dict[str, Any] = (await self.call("GET", f"{V1}/executions/{execution}")).json
+                if run["finished_at"] is not None:
+                    return run
                 await asyncio.sleep(0.01)
 
     async def pass_time(self, seconds: float) -> None:
-        """Let time pass, and what was due in it happen, also where the loop was held up: it answers in turns."""
+        """Wait, then let the server handle everything that became due, even on a busy machine."""
         await asyncio.sleep(seconds)
         for _ in range(_ROUND_TRIPS):
             async with self._client.get(f"http://127.0.0.1:{self.port}/healthz") as response:
@@ -143,9 +143,9 @@ class Served:
 
 
 def served(setting: str, value: Any, **options: Any) -> Callable[[Callable[[Served], Awaitable[Any]]], None]:
-    """A row that looks at a server; one that does not start is ``"refused"``."""
+    """Add a row about a server. A server that does not start gives ``"refused"``."""
 
-    def add(look: Callable[[Served], Awaitable[Any]]) -> None:
+    def add(observe: Callable[[Served], Awaitable[Any]]) -> None:
         async def serve(config: Config, folder: Path) -> Any:
             server = Server(config, SystemClock())
             try:
@@ -154,14 +154,14 @@ def served(setting: str, value: Any, **options: Any) -> Callable[[Callable[[Serv
                 return "refused"
             try:
                 async with aiohttp.ClientSession() as client:
-                    return await look(Served(server, client, folder))
+                    return await observe(Served(server, client, folder))
             finally:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(0.01):
                         await server.stop()
-                await server.stop()  # the second time it does not wait
+                await server.stop()  # the second call does not wait
 
-        alone = {name: one for name, one in ALONE.items() if name not in ABOUT.get(setting, ())}
+        alone = {name: default for name, default in ALONE.items() if name not in ABOUT.get(setting, ())}
         _row(setting, value, lambda config, folder: asyncio.run(serve(config, folder)), options, alone)
 
     return add
@@ -171,12 +171,12 @@ def served(setting: str, value: Any, **options: Any) -> Callable[[Callable[[Serv
 
 
 class Lived:
-    """A world of the configuration's defaults, in which nodes with its options come and go."""
+    """A world with the defaults of the configuration; its nodes have the options of the configuration."""
 
     def __init__(self, world: World, options: EngineOptions) -> None:
         self.world = world
         self._options = {
-            one.name: getattr(options, one.name) for one in fields(EngineOptions) if one.name != "node_name"
+            field.name: getattr(options, field.name) for field in fields(EngineOptions) if field.name != "node_name"
         }
 
     async def node(self) -> Any:
@@ -184,14 +184,14 @@ class Lived:
 
 
 def lived(setting: str, value: Any, **options: Any) -> Callable[[Callable[[Lived], Awaitable[Any]]], None]:
-    """A row that looks at nodes in virtual time."""
+    """Add a row about nodes in virtual time."""
 
-    def add(look: Callable[[Lived], Awaitable[Any]]) -> None:
+    def add(observe: Callable[[Lived], Awaitable[Any]]) -> None:
         async def live(config: Config) -> Any:
             world = World(defaults=config.defaults())
             await world.open()
             try:
-                return await look(Lived(world, engine_options(config, ALL_ROLES)))
+                return await observe(Lived(world, engine_options(config, ALL_ROLES)))
             finally:
                 await world.close()
 
@@ -204,25 +204,25 @@ def lived(setting: str, value: Any, **options: Any) -> Callable[[Callable[[Lived
 
 
 def processed(setting: str, value: Any, **options: Any) -> Callable[[Callable[[Process], Any]], None]:
-    """A row that looks at ``chronos server`` as a process, which is ready."""
+    """Add a row about ``chronos server`` as a process."""
 
-    def add(look: Callable[[Process], Any]) -> None:
+    def add(observe: Callable[[Process], Any]) -> None:
         def process(_: Config, folder: Path) -> Any:
             with Process(folder, (), {}) as started:
-                return look(started)
+                return observe(started)
 
         _row(setting, value, process, options, {})
 
     return add
 
 
-def nested(said: Mapping[str, Any]) -> dict[str, Any]:
-    """A file, of settings by their dotted names."""
+def nested(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the document of a file from settings by dotted name."""
     file: dict[str, Any] = {}
-    for name, value in said.items():
+    for name, value in settings.items():
         *sections, last = name.split(".")
-        place = file
+        mapping = file
         for section in sections:
-            place = place.setdefault(section, {})
-        place[last] = value
+            mapping = mapping.setdefault(section, {})
+        mapping[last] = value
     return file

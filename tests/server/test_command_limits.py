@@ -1,4 +1,4 @@
-"""What commands may do on a server that was told to limit them: real servers, real users, real processes."""
+"""Limits of commands, with real servers, users and processes."""
 
 import fcntl
 import json
@@ -39,7 +39,7 @@ def written(folder: Path, **config: Any) -> None:
 
 
 def output_of(api: Client, script: str, name: str = "x", **options: Any) -> str:
-    """What a shell command prints that runs as a job."""
+    """Run a shell command as a job and return its output."""
     api.create(name, command={"shell": True, "command": script, **options})
     return printed(api, name)
 
@@ -60,7 +60,8 @@ def test_the_admin_of_a_namespace_cannot_reach_the_store(start: Start, tmp_path:
     attack = {"argv": ["cp", "chronos-data/chronos.db", "copied.db"]}
     reply = ben.call("PUT", f"{V1}/jobs/db?namespace=b", {"schedule": "now", "command": attack})
     assert (reply.status, reply.code) == (403, "forbidden")
-    assert 'token:ben may not save jobs that run commands in the namespace "b"' in reply.json["detail"]
+    assert "saving a job that runs commands in b needs the admin role in all namespaces" in reply.json["detail"]
+    assert "token:ben has admin in b" in reply.json["detail"]
     assert ben.call("PUT", f"{V1}/jobs/db?namespace=b", {"schedule": "manual", "wait": {"for": "1s"}}).status == 201
     hook = {"on_start": {"command": attack}}
     assert ben.call("PATCH", f"{V1}/jobs/db?namespace=b", hook).status == 403
@@ -69,7 +70,7 @@ def test_the_admin_of_a_namespace_cannot_reach_the_store(start: Start, tmp_path:
     assert not (tmp_path / "copied.db").exists()
 
 
-def test_only_the_targets_that_are_allowed(start: Start, tmp_path: Path) -> None:
+def test_targets_that_are_not_allowed_are_rejected(start: Start, tmp_path: Path) -> None:
     before = start().ready()
     api = Client(before, None)
     api.create("old", command={"argv": ["true"]})
@@ -123,7 +124,7 @@ def test_limits_are_a_default_and_a_maximum(start: Start, tmp_path: Path) -> Non
 
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
-    """A folder that every user can enter, unlike those of tests."""
+    """A folder that every user can enter; those of pytest are private."""
     folder = Path(tempfile.mkdtemp())
     folder.chmod(0o755)
     yield folder
@@ -156,12 +157,12 @@ def test_commands_of_another_user_cannot_read_the_store(open_folder: Path) -> No
 @pytest.mark.parametrize(
     ("user", "mode", "told"),
     [
-        ("root", 0o600, "which is root and so may do everything"),
+        ("root", 0o600, "which is root"),
         ("nobody", 0o644, 'chronos.db can be read by "nobody" (dispatcher.command.user); chmod 600'),
-        ("no-such-user", 0o600, "there is no such user"),
+        ("no-such-user", 0o600, "this machine has no such user"),
     ],
 )
-def test_it_does_not_start_where_the_user_would_protect_nothing(
+def test_a_command_user_without_protection_prevents_the_start(
     open_folder: Path, user: str, mode: int, told: str
 ) -> None:
     with Process(open_folder, ("--store", "sqlite:///chronos.db"), {}) as server:
@@ -177,7 +178,7 @@ def test_it_does_not_start_where_the_user_would_protect_nothing(
 
 @linux
 @root
-def test_a_configuration_that_this_user_can_read_is_told(open_folder: Path) -> None:
+def test_a_configuration_readable_for_the_command_user_gives_a_warning(open_folder: Path) -> None:
     written(open_folder, auth=AUTH, dispatcher={"command": {"user": "nobody"}})
     told = (
         'chronos.yaml holds credentials and can be read by "nobody" (dispatcher.command.user); chmod 600 chronos.yaml'
@@ -188,8 +189,8 @@ def test_a_configuration_that_this_user_can_read_is_told(open_folder: Path) -> N
 
 
 @linux
-def test_nothing_secret_is_left_in_the_environment(start: Start) -> None:
-    """A command can read it, as any process of the same user could."""
+def test_the_environment_of_the_server_has_no_credentials(start: Start) -> None:
+    """A command could read it, like any process of the same user."""
     secret = "canary-5e57"
     tokens = {secret: {"token_hash": "0" * 64, "role": "viewer"}}
     variables = {
@@ -212,7 +213,7 @@ def test_nothing_secret_is_left_in_the_environment(start: Start) -> None:
 
 
 @linux
-def test_other_processes_of_its_user_cannot_look_into_it(tmp_path: Path) -> None:
+def test_other_processes_of_the_same_user_cannot_read_its_memory(tmp_path: Path) -> None:
     def can_look(pid: int) -> bool:
         look = [*UNPRIVILEGED, "cat", f"/proc/{pid}/environ"]
         return subprocess.run(look, capture_output=True, check=False).returncode == 0
@@ -228,7 +229,7 @@ def test_other_processes_of_its_user_cannot_look_into_it(tmp_path: Path) -> None
 
 
 @linux
-def test_what_the_greeting_suggests_works(start: Start, tmp_path: Path) -> None:
+def test_the_commands_in_the_banner_work(start: Start, tmp_path: Path) -> None:
     written(tmp_path, auth=AUTH)
     server = start().ready()
     login, create, watch = server.first_job()

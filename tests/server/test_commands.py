@@ -1,4 +1,4 @@
-"""``chronos config``, ``doctor``, ``backup`` and ``restore`` as a shell sees them."""
+"""``chronos config``, ``doctor``, ``backup`` and ``restore`` as processes."""
 
 import asyncio
 import json
@@ -39,18 +39,23 @@ def test_config_show(tmp_path: Path) -> None:
         ["/x", "chronos.yaml"],
         ["sqlite:////x/chronos.db", "chronos.yaml"],
     )
-    assert result.stderr == "! chronos.yaml: server.grpc.address is left aside: there is no gRPC API\n"
+    assert result.stderr == "! chronos.yaml: server.grpc.address is ignored: Chronos has no gRPC API\n"
     listed = json.loads(run(tmp_path, "config", "show", "-o", "json").stdout)
-    assert {"name": "metrics.per_job", "value": True, "from": "default", "about": "a label for each job"} in listed
+    assert {
+        "name": "metrics.per_job",
+        "value": True,
+        "from": "default",
+        "about": "a label with the name of the job",
+    } in listed
 
 
 def test_config_validate(tmp_path: Path) -> None:
-    assert run(tmp_path, "config", "validate").stdout == "the configuration is right\n"
+    assert run(tmp_path, "config", "validate").stdout == "the configuration is valid\n"
     (tmp_path / "other.yaml").write_text("logging: {level: loud}\nqueue: {max_pending: 0}\n")
     result = run(tmp_path, "config", "validate", CHRONOS_CONFIG="other.yaml")
     assert (result.returncode, result.stdout) == (1, "")
     assert result.stderr.splitlines() == [
-        "✗ the configuration is not right:",
+        "✗ the configuration is invalid:",
         "  other.yaml: logging.level is 'loud', expected one of debug, info, warning, error",
         "  other.yaml: queue.max_pending is 0, expected a whole number from 1 to 100000000",
     ]
@@ -70,7 +75,7 @@ def test_backup_and_restore(tmp_path: Path, start: Start) -> None:
     server.post("/api/v1/jobs", JOB)
     result = run(tmp_path, "backup", "copy.db")
     assert (result.returncode, result.stderr) == (0, "")
-    assert result.stdout.startswith("copy.db holds the store now, ")
+    assert result.stdout.startswith("copied the store to copy.db, ")
     server.post("/api/v1/jobs", JOB | {"name": "later"})
     server.send(signal.SIGTERM)
     server.wait()
@@ -80,7 +85,7 @@ def test_backup_and_restore(tmp_path: Path, start: Start) -> None:
     assert [job["name"] for job in restored.read("/api/v1/jobs")["items"]] == ["nightly"]
 
 
-def test_restore_goes_where_the_configuration_says(tmp_path: Path, start: Start) -> None:
+def test_restore_uses_the_store_of_the_configuration(tmp_path: Path, start: Start) -> None:
     server = start().ready()
     server.post("/api/v1/jobs", JOB)
     assert run(tmp_path, "backup", "copy.db").returncode == 0
@@ -99,14 +104,14 @@ def test_restore_goes_where_the_configuration_says(tmp_path: Path, start: Start)
     ("arguments", "part"),
     [
         (("backup", "x"), "chronos-data/chronos.db does not exist"),
-        (("backup", "x", "--store", "sqlite://"), "there is nothing to copy"),
-        (("backup", "no/x", "--store", "sqlite:///there.db"), "no is no folder"),
+        (("backup", "x", "--store", "sqlite://"), "a store in memory cannot be copied"),
+        (("backup", "no/x", "--store", "sqlite:///there.db"), "no is not a folder"),
         (("restore", "x", "--store", "sqlite:///new.db"), "x does not exist"),
         (("restore", "there.db", "--store", "sqlite:///new.db"), "there.db is no"),
         (("restore", "x", "--store", "postgresql://db/x"), "pg_restore"),
     ],
 )
-def test_what_cannot_be_copied(tmp_path: Path, arguments: tuple[str, ...], part: str) -> None:
+def test_backup_and_restore_reject_impossible_paths(tmp_path: Path, arguments: tuple[str, ...], part: str) -> None:
     (tmp_path / "there.db").write_text("nothing of the sort" * 100)
     result = run(tmp_path, *arguments)
     assert (result.returncode, result.stdout) == (1, "")
@@ -114,8 +119,8 @@ def test_what_cannot_be_copied(tmp_path: Path, arguments: tuple[str, ...], part:
     assert not (tmp_path / "chronos-data").exists()
 
 
-def test_doctor_where_all_is_well(tmp_path: Path, start: Start) -> None:
-    result = run(tmp_path, "doctor", CHRONOS_SERVER__LISTEN=(where := free_address()))
+def test_doctor_passes_before_and_after_the_first_start(tmp_path: Path, start: Start) -> None:
+    result = run(tmp_path, "doctor", CHRONOS_SERVER__LISTEN=(listen := free_address()))
     assert (result.returncode, result.stderr) == (0, "")
     assert [line.partition(":")[0] for line in result.stdout.splitlines()] == [
         "✓ configuration",
@@ -126,34 +131,34 @@ def test_doctor_where_all_is_well(tmp_path: Path, start: Start) -> None:
         "✓ port",
     ]
     assert not (tmp_path / "chronos-data").exists()
-    server = start("--listen", where).ready()
+    server = start("--listen", listen).ready()
     server.post("/api/v1/jobs", JOB)
-    for _ in range(5):  # it listens for two seconds to who is there, and a machine may stand still for longer
-        result = run(tmp_path, "doctor", CHRONOS_SERVER__LISTEN=where)
+    for _ in range(5):  # it waits two seconds for the server, and a busy machine may need longer
+        result = run(tmp_path, "doctor", CHRONOS_SERVER__LISTEN=listen)
         if result.returncode == 0:
             break
     assert result.returncode == 0
     assert "✓ store: chronos-data/chronos.db, 1 jobs" in result.stdout
-    assert "✓ store's books: what it counts is what it holds" in result.stdout
+    assert "✓ store counters: match the stored rows" in result.stdout
     assert "✓ clock: it is 20" in result.stdout
-    assert "is used by a server that runs already" in result.stdout
+    assert "is used by a Chronos server that is ready" in result.stdout
 
 
-def test_doctor_where_something_is_wrong(tmp_path: Path) -> None:
+def test_doctor_reports_a_broken_store_and_a_used_port(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         where = f"127.0.0.1:{other.getsockname()[1]}"
         (tmp_path / "broken.db").write_text("nothing of the sort" * 100)
         result = run(tmp_path, "doctor", "--store", "sqlite:///broken.db", CHRONOS_SERVER__LISTEN=where)
     assert result.returncode == 1
     assert "✗ store: broken.db is not a SQLite database" in result.stdout
-    assert f"✗ port: {where} is in use already" in result.stdout
+    assert f"✗ port: {where} is already in use" in result.stdout
     (tmp_path / "chronos.yaml").write_text("nothing: 1\n")
     result = run(tmp_path, "doctor")
     assert (result.returncode, result.stdout.partition(":")[0]) == (1, "✗ configuration")
     assert run(tmp_path, "doctor", PYTHONIOENCODING="ascii").stdout.startswith("wrong: configuration")
 
 
-def test_doctor_of_a_database(tmp_path: Path, postgres_url: str) -> None:
+def test_doctor_checks_a_postgresql_store(tmp_path: Path, postgres_url: str) -> None:
     result = run(tmp_path, "doctor", "--store", postgres_url, CHRONOS_SERVER__LISTEN=free_address())
     assert (result.returncode, result.stderr) == (0, "")
     assert "✓ clock: " in result.stdout
@@ -162,7 +167,7 @@ def test_doctor_of_a_database(tmp_path: Path, postgres_url: str) -> None:
     assert "✗ store: PostgreSQL at 127.0.0.1:1" in result.stdout
 
 
-def test_doctor_where_the_clock_was_set_back(tmp_path: Path) -> None:
+def test_doctor_reports_a_clock_that_was_set_back(tmp_path: Path) -> None:
     async def leave_a_node() -> None:
         store = make_store(f"sqlite:///{tmp_path}/jobs.db")
         await store.open()
@@ -177,7 +182,7 @@ def test_doctor_where_the_clock_was_set_back(tmp_path: Path) -> None:
     assert "set this machine's clock" in result.stdout
 
 
-def test_the_doctor_lists_stored_jobs_that_ask_for_what_does_not_exist(tmp_path: Path) -> None:
+def test_doctor_lists_stored_jobs_with_unsupported_fields(tmp_path: Path) -> None:
     async def store_jobs() -> None:
         store = make_store(f"sqlite:///{tmp_path}/jobs.db")
         await store.open()
@@ -199,18 +204,18 @@ def test_the_doctor_lists_stored_jobs_that_ask_for_what_does_not_exist(tmp_path:
     assert result.returncode == 1
     names = ", ".join(f"default/old-{number:02}" for number in range(20))
     assert [line for line in result.stdout.splitlines() if line.startswith("✗")] == [
-        f"✗ jobs: 21 stored jobs ({names} and 1 more) with alerts, which do not exist yet: they run, and nothing is "
-        "sent; remove the field (chronosctl jobs edit NAME)",
-        "✗ jobs: 2 stored jobs (default/asking, eu/told) with {{ secret.NAME }}, which does not exist yet: the tasks "
-        "that use it fail; write the value itself in its place (chronosctl jobs edit NAME)",
+        f"✗ jobs: 21 stored jobs ({names} and 1 more) with alerts, which are not supported yet: the jobs run, but "
+        "no alerts are sent; remove the field (chronosctl jobs edit NAME)",
+        "✗ jobs: 2 stored jobs (default/asking, eu/told) with {{ secret.NAME }}, which is not supported yet: the tasks "
+        "that use it fail; write the value instead (chronosctl jobs edit NAME)",
     ]
 
 
-def test_peers_without_a_shared_store(tmp_path: Path) -> None:
+def test_peers_without_a_shared_store_are_rejected(tmp_path: Path) -> None:
     (tmp_path / "chronos.yaml").write_text("cluster: {raft: {peers: [b:7000, c:7000]}}\n")
     refused = (
-        "✗ the configuration is not right:\n"
-        "  chronos.yaml: cluster.raft.peers names other servers, and this one shares no store with them: "
+        "✗ the configuration is invalid:\n"
+        "  chronos.yaml: cluster.raft.peers names other servers, but the store is not shared, so "
     )
     for command in (("server", "--listen", "127.0.0.1:0"), ("config", "validate")):
         result = run(tmp_path, *command)
@@ -221,6 +226,6 @@ def test_peers_without_a_shared_store(tmp_path: Path) -> None:
     assert "cluster.raft.peers names other servers" in run(tmp_path, "doctor").stdout
     shown = run(tmp_path, "config", "show")
     assert shown.returncode == 0
-    assert "a server with peers starts on no other" in shown.stderr
+    assert "cluster.raft.peers is ignored: servers work together by sharing a PostgreSQL store" in shown.stderr
     shared = run(tmp_path, "config", "validate", CHRONOS_STORE="postgresql://chronos@db.example/chronos")
-    assert (shared.returncode, shared.stdout) == (0, "the configuration is right\n")
+    assert (shared.returncode, shared.stdout) == (0, "the configuration is valid\n")

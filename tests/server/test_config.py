@@ -1,4 +1,4 @@
-"""The configuration: every setting from a file and a variable, what is refused and how, where values come from."""
+"""The configuration: every setting from a file and from a variable, its errors and the origins of its values."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ from tests.support.server_process import EXAMPLE
 SHARED = "postgresql://chronos@db.example/chronos"
 PAGE = Path(__file__).parent.parent.parent / "docs" / "reference" / "configuration.md"
 
-# Setting, what a file says, what a variable says, what it means.
+# Setting, value in a file, value in a variable, parsed value.
 GOOD: list[tuple[str, Any, str, Any]] = [
     ("store", "sqlite:///a.db", "sqlite:///a.db", "sqlite:///a.db"),
     ("cluster.data_dir", "/var/lib/chronos", "/var/lib/chronos", "/var/lib/chronos"),
@@ -88,7 +88,7 @@ GOOD: list[tuple[str, Any, str, Any]] = [
     ("metrics.per_job", False, "off", False),
 ]
 
-# Setting, what a file says, what was expected.
+# Setting, value in a file, part of the error.
 BAD: list[tuple[str, Any, str]] = [
     ("store", 5, "expected text"),
     ("server.listen", "8080", "expected HOST:PORT"),
@@ -145,7 +145,7 @@ def nested(name: str, value: Any) -> dict[str, Any]:
     return found
 
 
-def written(folder: Path, value: Any) -> Path:
+def write_config(folder: Path, value: Any) -> Path:
     """JSON is YAML too."""
     path = folder / "chronos.yaml"
     path.write_text(value if isinstance(value, str) else json.dumps(value))
@@ -156,26 +156,28 @@ def variable(name: str) -> str:
     return "CHRONOS_" + name.upper().replace(".", "__")
 
 
-def said(folder: Path, text: str = "{}", **variables: str) -> Config:
-    return load_config(written(folder, text), variables, {})
+def load_text(folder: Path, text: str = "{}", **variables: str) -> Config:
+    return load_config(write_config(folder, text), variables, {})
 
 
 def test_every_setting_has_a_row() -> None:
     assert {name for name, *_ in GOOD} == set(BY_NAME)
 
 
-@pytest.mark.parametrize(("name", "in_file", "in_variable", "meant"), GOOD)
-def test_settings(tmp_path: Path, name: str, in_file: Any, in_variable: str, meant: Any) -> None:
-    path = written(tmp_path, nested(name, in_file))
+@pytest.mark.parametrize(("name", "in_file", "in_variable", "parsed"), GOOD)
+def test_a_setting_is_read_from_a_file_and_a_variable(
+    tmp_path: Path, name: str, in_file: Any, in_variable: str, parsed: Any
+) -> None:
+    path = write_config(tmp_path, nested(name, in_file))
     config = load_config(path, {}, {})
-    assert (config[name], config.origins[name]) == (meant, str(path))
-    config = load_config(written(tmp_path, "{}"), {variable(name): in_variable}, {})
-    assert (config[name], config.origins[name]) == (meant, variable(name))
+    assert (config[name], config.origins[name]) == (parsed, str(path))
+    config = load_config(write_config(tmp_path, "{}"), {variable(name): in_variable}, {})
+    assert (config[name], config.origins[name]) == (parsed, variable(name))
 
 
 @pytest.mark.parametrize(("name", "value", "expected"), BAD)
-def test_what_makes_no_sense_is_refused(tmp_path: Path, name: str, value: Any, expected: str) -> None:
-    path = written(tmp_path, nested(name, value))
+def test_an_invalid_value_is_rejected_with_its_origin(tmp_path: Path, name: str, value: Any, expected: str) -> None:
+    path = write_config(tmp_path, nested(name, value))
     with pytest.raises(Invalid) as caught:
         load_config(path, {}, {})
     assert f"{path}: {name} is " in str(caught.value)
@@ -192,7 +194,7 @@ def test_every_setting_is_documented_with_its_default() -> None:
     assert not {name for name in IGNORED if f"`{name}`" not in page}
 
 
-def test_defaults() -> None:
+def test_the_defaults_are_valid() -> None:
     config = load_config(None, {}, {})
     assert not check_config(config)
     assert {config.origins[setting.name] for setting in SETTINGS} == {"default"}
@@ -201,7 +203,7 @@ def test_defaults() -> None:
 
 
 def test_variables_override_files_and_flags_override_both(tmp_path: Path) -> None:
-    path = written(tmp_path, {"store": "sqlite:///file.db", "node": {"id": "file"}, "metrics": {"per_job": False}})
+    path = write_config(tmp_path, {"store": "sqlite:///file.db", "node": {"id": "file"}, "metrics": {"per_job": False}})
     variables = {"CHRONOS_STORE": "sqlite:///variable.db", "CHRONOS_NODE__ID": "variable"}
     config = load_config(path, variables, {"node.id": "flag", "store": None})
     found = {name: (config[name], config.origins[name]) for name in ("store", "node.id", "metrics.per_job")}
@@ -212,17 +214,17 @@ def test_variables_override_files_and_flags_override_both(tmp_path: Path) -> Non
     }
 
 
-def test_unknown_names_are_told_with_the_nearest(tmp_path: Path) -> None:
-    path = written(tmp_path, {"server": {"lisen": "a:1"}, "zzz": 1})
+def test_unknown_settings_are_reported_with_suggestions(tmp_path: Path) -> None:
+    path = write_config(tmp_path, {"server": {"lisen": "a:1"}, "zzz": 1})
     variables = {"CHRONOS_SERVER__LISTNE": "a:1", "CHRONOS_SERVER_LISTEN": "a:1", "CHRONOS_TOKEN": "t", "PATH": "/"}
     with pytest.raises(Invalid) as caught:
         load_config(path, variables, {})
     assert str(caught.value).splitlines() == [
-        "the configuration is not right:",
-        f"  {path}: there is no setting server.lisen; did you mean server.listen?",
-        f"  {path}: there is no setting zzz",
-        "  CHRONOS_SERVER_LISTEN: the parts of a name are joined by two underscores: CHRONOS_SERVER__LISTEN",
-        "  CHRONOS_SERVER__LISTNE: there is no setting server.listne; did you mean server.listen?",
+        "the configuration is invalid:",
+        f"  {path}: unknown setting server.lisen; did you mean server.listen?",
+        f"  {path}: unknown setting zzz",
+        "  CHRONOS_SERVER_LISTEN: use two underscores between the parts of a name: CHRONOS_SERVER__LISTEN",
+        "  CHRONOS_SERVER__LISTNE: unknown setting server.listne; did you mean server.listen?",
     ]
 
 
@@ -230,48 +232,48 @@ def test_unknown_names_are_told_with_the_nearest(tmp_path: Path) -> None:
     ("text", "part"),
     [
         ("server: 5", "server is 5, expected a mapping of settings"),
-        ("- a\n- b", "must hold one mapping of settings"),
-        ("a: 1\n---\nb: 2", "must hold one mapping of settings"),
-        ("store: a\nstore: b", 'line 2: "store" stands there twice'),
+        ("- a\n- b", "must contain one mapping of settings"),
+        ("a: 1\n---\nb: 2", "must contain one mapping of settings"),
+        ("store: a\nstore: b", 'line 2: the key "store" is given twice'),
         ("store: [", "line 1"),
         ("store: !!python/object:os.system a", "line 1"),
     ],
 )
-def test_files_that_are_no_configuration(tmp_path: Path, text: str, part: str) -> None:
+def test_an_invalid_file_is_rejected(tmp_path: Path, text: str, part: str) -> None:
     with pytest.raises(Invalid) as caught:
-        said(tmp_path, text)
+        load_text(tmp_path, text)
     assert part in str(caught.value)
 
 
 @pytest.mark.parametrize("text", ["", "server:\n", "server: {}\ndispatcher: {http: {}}", "# nothing"])
-def test_nothing_said_is_nothing_wrong(tmp_path: Path, text: str) -> None:
-    assert said(tmp_path, text).values == load_config(None, {}, {}).values
+def test_an_empty_file_means_the_defaults(tmp_path: Path, text: str) -> None:
+    assert load_text(tmp_path, text).values == load_config(None, {}, {}).values
 
 
-def test_a_file_that_is_no_text(tmp_path: Path) -> None:
+def test_a_binary_file_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "chronos.yaml"
     path.write_bytes(b"\xff\xfe")
     with pytest.raises(Invalid, match="cannot be read"):
         load_config(path, {}, {})
 
 
-def test_what_does_not_go_together_is_refused(tmp_path: Path) -> None:
+def test_contradicting_settings_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(Invalid, match="heartbeat_timeout must be at least twice"):
-        check_config(said(tmp_path, "scheduler: {heartbeat_timeout: 15s}"))
+        check_config(load_text(tmp_path, "scheduler: {heartbeat_timeout: 15s}"))
     with pytest.raises(Invalid, match=r"server\.base_path"):
-        check_config(said(tmp_path, "server: {base_path: chronos/}"))
+        check_config(load_text(tmp_path, "server: {base_path: chronos/}"))
     with pytest.raises(Invalid, match=r"auth\.users\.ana needs a password_hash"):
-        check_config(said(tmp_path, "auth: {type: basic, users: {ana: {role: admin}}}"))
+        check_config(load_text(tmp_path, "auth: {type: basic, users: {ana: {role: admin}}}"))
     with pytest.raises(Invalid, match=r"\"a b\" of auth\.tokens\.ci"):
-        check_config(said(tmp_path, f"auth: {{tokens: {{ci: {{token_hash: {'f' * 64}, namespaces: [a b]}}}}}}"))
+        check_config(load_text(tmp_path, f"auth: {{tokens: {{ci: {{token_hash: {'f' * 64}, namespaces: [a b]}}}}}}"))
     for path in ("/healthz", "/api/v1/jobs", "/api/v1/x"):
-        with pytest.raises(Invalid, match=r"metrics\.prometheus\.path is .*, where the API answers; choose another"):
-            check_config(said(tmp_path, f"metrics: {{prometheus: {{path: {path}}}}}"))
+        with pytest.raises(Invalid, match=r"metrics\.prometheus\.path .* is a path of the API; choose another"):
+            check_config(load_text(tmp_path, f"metrics: {{prometheus: {{path: {path}}}}}"))
     with pytest.raises(Invalid, match="unknown store"):
-        check_config(said(tmp_path, "store: redis://x"))
+        check_config(load_text(tmp_path, "store: redis://x"))
 
 
-def test_every_problem_is_reported_at_once_with_where_it_is(tmp_path: Path) -> None:
+def test_every_problem_is_reported_at_once_with_its_origin(tmp_path: Path) -> None:
     path = tmp_path / "chronos.yaml"
     path.write_text("sever: {listen: 1}\nauth: {type: basc}\nscheduler: {heartbeat_timeout: 5s}\nstore: redis://x")
     with pytest.raises(Invalid) as caught:
@@ -279,11 +281,11 @@ def test_every_problem_is_reported_at_once_with_where_it_is(tmp_path: Path) -> N
     _, *problems = str(caught.value).splitlines()
     assert len(problems) == 4
     assert all(problem.startswith(f"  {path}: ") for problem in problems)
-    assert problems[0].endswith("there is no setting sever.listen; did you mean server.listen?")
+    assert problems[0].endswith("unknown setting sever.listen; did you mean server.listen?")
 
 
 @pytest.mark.parametrize(
-    ("text", "nearest"),
+    ("text", "suggestion"),
     [
         ("sever: 5", "server"),
         ("sever: {base_pth: /x}", "server.base_path"),
@@ -291,26 +293,28 @@ def test_every_problem_is_reported_at_once_with_where_it_is(tmp_path: Path) -> N
         ("store_url: x", "store"),
     ],
 )
-def test_a_wrong_name_is_answered_with_the_nearest(tmp_path: Path, text: str, nearest: str) -> None:
-    with pytest.raises(Invalid, match=f"did you mean {nearest}[?]"):
-        said(tmp_path, text)
+def test_an_unknown_name_gets_a_suggestion(tmp_path: Path, text: str, suggestion: str) -> None:
+    with pytest.raises(Invalid, match=f"did you mean {suggestion}[?]"):
+        load_text(tmp_path, text)
 
 
-def test_secrets_are_not_told(tmp_path: Path) -> None:
+def test_secrets_are_not_shown(tmp_path: Path) -> None:
     with pytest.raises(Invalid) as caught:
-        said(tmp_path, "auth: {users: hunter2}")
+        load_text(tmp_path, "auth: {users: hunter2}")
     assert "hunter2" not in str(caught.value)
     with pytest.raises(Invalid) as caught:
-        said(tmp_path, CHRONOS_AUTH__TOKENS="hunter2")
+        load_text(tmp_path, CHRONOS_AUTH__TOKENS="hunter2")
     assert "hunter2" not in str(caught.value)
-    config = said(tmp_path, CHRONOS_STORE="postgresql://ana:hunter2@db/x", CHRONOS_AUTH__USERS='{"ana": "hunter2"}')
+    config = load_text(
+        tmp_path, CHRONOS_STORE="postgresql://ana:hunter2@db/x", CHRONOS_AUTH__USERS='{"ana": "hunter2"}'
+    )
     shown = {row.name: row.text for row in setting_rows(config)}
     assert (shown["store"], shown["auth.users"]) == ("postgresql://ana:…@db/x", "ana: …")
     assert not [row for row in setting_rows(config) if "hunter2" in str(row)]
 
 
-def test_the_example_of_the_requirements_loads_as_it_is(tmp_path: Path) -> None:
-    config = said(tmp_path, EXAMPLE.read_text(), CHRONOS_STORE=SHARED)
+def test_the_example_of_the_requirements_loads_unchanged(tmp_path: Path) -> None:
+    config = load_text(tmp_path, EXAMPLE.read_text(), CHRONOS_STORE=SHARED)
     warnings = check_config(config)
     assert (config["node.id"], config["server.listen"]) == ("chronos-1", ("0.0.0.0", 8080))
     assert (config["server.write_timeout"], config["logging.output"]) == (30.0, "stdout")
@@ -319,8 +323,8 @@ def test_the_example_of_the_requirements_loads_as_it_is(tmp_path: Path) -> None:
     assert resolve_settings(config.defaults()).execution_timeout_us == 300_000_000
     assert resolve_settings(config.defaults()).retry_max_us == 60_000_000
     assert engine_options(config, ALL_ROLES).slots == 100
-    told = {match[1] for warning in warnings if (match := re.search(r"(\S+) is left aside", warning))}
-    assert told == {
+    ignored = {match[1] for warning in warnings if (match := re.search(r"(\S+) is ignored", warning))}
+    assert ignored == {
         "cluster.data_dir",
         "cluster.raft.address",
         "cluster.raft.peers",
@@ -330,80 +334,82 @@ def test_the_example_of_the_requirements_loads_as_it_is(tmp_path: Path) -> None:
         "alerting.pagerduty.routing_key",
     }
     assert any("auth.users.admin cannot log in" in warning for warning in warnings)
-    assert any("nobody can log in" in warning for warning in warnings)
+    assert any("no user can log in" in warning for warning in warnings)
     access = make_access(config, SystemClock(), make_store("sqlite://"))
     assert (access.open, access.users) == (False, {})
 
 
-def test_peers_need_a_store_that_they_share(tmp_path: Path) -> None:
-    config = said(tmp_path, EXAMPLE.read_text())
+def test_peers_need_a_shared_store(tmp_path: Path) -> None:
+    config = load_text(tmp_path, EXAMPLE.read_text())
     assert config["store"] == "sqlite:////var/lib/chronos/chronos.db"
     with pytest.raises(Invalid) as caught:
         check_config(config)
     assert str(caught.value) == (
-        "the configuration is not right:\n"
-        f"  {tmp_path}/chronos.yaml: cluster.raft.peers names other servers, and this one shares no store with them: "
-        "each would run every job; set store to one PostgreSQL database for all of them "
-        "(postgresql://user@host/database), or leave cluster.raft.peers out"
+        "the configuration is invalid:\n"
+        f"  {tmp_path}/chronos.yaml: cluster.raft.peers names other servers, but the store is not shared, so "
+        "each server would run every job; set store to one PostgreSQL database for all of them "
+        "(postgresql://user@host/database), or remove cluster.raft.peers"
     )
     for text in ("cluster: {raft: {peers: {b: b:7000}}}", "cluster: {raft: {peers: b:7000}}"):
-        with pytest.raises(Invalid, match="shares no store with them"):
-            check_config(said(tmp_path, text, CHRONOS_STORE="sqlite://"))
+        with pytest.raises(Invalid, match="the store is not shared"):
+            check_config(load_text(tmp_path, text, CHRONOS_STORE="sqlite://"))
     for text in ("cluster: {raft: {peers: []}}", "cluster: {raft: {address: a:7000}}"):
-        assert check_config(said(tmp_path, text))
+        assert check_config(load_text(tmp_path, text))
 
 
-def test_where_the_data_is(tmp_path: Path) -> None:
+def test_data_dir_sets_the_store(tmp_path: Path) -> None:
     for folder, store in (("jobs", "sqlite:///jobs/chronos.db"), ("/a/b/", "sqlite:////a/b/chronos.db")):
-        config = said(tmp_path, f"cluster: {{data_dir: {folder}}}")
+        config = load_text(tmp_path, f"cluster: {{data_dir: {folder}}}")
         assert (config["store"], config.warnings) == (store, ())
-    config = said(tmp_path, "cluster: {data_dir: jobs}", CHRONOS_STORE="sqlite://")
+    config = load_text(tmp_path, "cluster: {data_dir: jobs}", CHRONOS_STORE="sqlite://")
     assert (config["store"], config.origins["store"]) == ("sqlite://", "CHRONOS_STORE")
     assert [*config.warnings] == [
-        f"{tmp_path}/chronos.yaml: cluster.data_dir is left aside: CHRONOS_STORE sets store, which says where data is"
+        f"{tmp_path}/chronos.yaml: cluster.data_dir is ignored, because CHRONOS_STORE sets store"
     ]
 
 
-def test_a_timeout_that_is_not_said_falls_to_no_job(tmp_path: Path) -> None:
-    """Else the built-in default of tasks would hold for webhooks, which have their own."""
+def test_an_unset_task_timeout_is_not_a_default_of_jobs(tmp_path: Path) -> None:
+    """Otherwise the built-in default of tasks would apply to webhooks, which have their own."""
     assert load_config(None, {}, {}).defaults().task_timeout_us is None
-    assert said(tmp_path, "defaults: {task_timeout: 5m}").defaults().task_timeout_us == 300_000_000
+    assert load_text(tmp_path, "defaults: {task_timeout: 5m}").defaults().task_timeout_us == 300_000_000
 
 
-def test_the_first_job_can_be_pasted(tmp_path: Path) -> None:
-    """Who has to log in does so first; no password is put on a command line."""
+def test_the_banner_has_commands_to_paste(tmp_path: Path) -> None:
+    """With auth, the first command is a login, so that no password is on a command line."""
     address = "http://127.0.0.1:9"
     assert f"chronosctl --server {address} jobs create" in banner(load_config(None, {}, {}), address, is_new=True)
-    told = banner(said(tmp_path, "auth: {type: basic}"), address, is_new=True)
-    first = told.partition("A first one:\n")[2].splitlines()
+    text = banner(load_text(tmp_path, "auth: {type: basic}"), address, is_new=True)
+    first = text.partition("Create your first one:\n")[2].splitlines()
     assert first == [
         f"  chronosctl login {address}",
         "  chronosctl jobs create hello --every 10s -- echo hi",
         "  chronosctl executions watch hello",
     ]
-    told = banner(said(tmp_path, "dispatcher: {targets: [http]}"), address, is_new=True)
-    assert "jobs create hello --every 10s --url https://example.com/" in told
+    text = banner(load_text(tmp_path, "dispatcher: {targets: [http]}"), address, is_new=True)
+    assert "jobs create hello --every 10s --url https://example.com/" in text
 
 
-def test_targets_that_do_not_exist(tmp_path: Path) -> None:
-    with pytest.raises(Invalid, match=r'dispatcher.targets names "comand", .* known are command, http, python, wait'):
-        check_config(said(tmp_path, "dispatcher: {targets: [comand]}"))
+def test_an_unknown_kind_of_target_is_rejected(tmp_path: Path) -> None:
+    with pytest.raises(
+        Invalid, match=r'dispatcher.targets has the unknown kind "comand"; use command, http, python, wait'
+    ):
+        check_config(load_text(tmp_path, "dispatcher: {targets: [comand]}"))
 
 
-def test_who_may_save_commands(tmp_path: Path) -> None:
-    assert api_options(said(tmp_path)).command_authors == {CommandAuthor.ADMIN}
-    config = said(tmp_path, "dispatcher: {command: {roles: [namespace_admin]}}")
+def test_command_roles_set_the_authors_of_commands(tmp_path: Path) -> None:
+    assert api_options(load_text(tmp_path)).command_authors == {CommandAuthor.ADMIN}
+    config = load_text(tmp_path, "dispatcher: {command: {roles: [namespace_admin]}}")
     assert api_options(config).command_authors == {CommandAuthor.NAMESPACE_ADMIN}
 
 
-def test_a_user_for_commands_that_does_not_exist(tmp_path: Path) -> None:
-    with pytest.raises(Invalid, match=r'dispatcher.command.user is "no-such-user", and there is no such user'):
-        check_config(said(tmp_path, "dispatcher: {command: {user: no-such-user}}"))
+def test_an_unknown_command_user_is_rejected(tmp_path: Path) -> None:
+    with pytest.raises(Invalid, match=r'dispatcher.command.user is "no-such-user", but this machine has no such user'):
+        check_config(load_text(tmp_path, "dispatcher: {command: {user: no-such-user}}"))
 
 
-def test_the_example_with_a_whole_hash_lets_its_user_in(tmp_path: Path) -> None:
+def test_the_example_with_a_complete_hash_allows_its_user(tmp_path: Path) -> None:
     text = EXAMPLE.read_text().replace("$2a$10$...", BCRYPT)
-    config = said(tmp_path, text, CHRONOS_STORE=SHARED)
+    config = load_text(tmp_path, text, CHRONOS_STORE=SHARED)
     assert not [warning for warning in check_config(config) if "auth" in warning]
 
     async def log_in(password: str) -> str:
@@ -415,12 +421,17 @@ def test_the_example_with_a_whole_hash_lets_its_user_in(tmp_path: Path) -> None:
         asyncio.run(log_in("Secret"))
 
 
-def test_what_is_shown_can_be_written(tmp_path: Path) -> None:
-    """Every value as it is shown is read back as the same."""
+def test_displayed_values_can_be_read_back(tmp_path: Path) -> None:
     config = load_config(None, {}, {})
     for row in setting_rows(config):
         if row.value not in (None, {}, []):
             assert BY_NAME[row.name].read(row.value) == config[row.name], row.name
-    assert [format_duration(one) for one in (0, 0.5, 90, 5400, 86_400)] == ["0s", "0.5s", "1m30s", "1h30m", "24h"]
-    assert [format_size(one) for one in (1, 1024, 2 << 20, 1 << 30)] == ["1B", "1KiB", "2MiB", "1GiB"]
+    assert [format_duration(seconds) for seconds in (0, 0.5, 90, 5400, 86_400)] == [
+        "0s",
+        "0.5s",
+        "1m30s",
+        "1h30m",
+        "24h",
+    ]
+    assert [format_size(count) for count in (1, 1024, 2 << 20, 1 << 30)] == ["1B", "1KiB", "2MiB", "1GiB"]
     assert Overlap(config["defaults.overlap"]) is Overlap.SKIP

@@ -1,4 +1,4 @@
-"""The server as whoever starts it sees it: it greets, gets ready, drains when told to, and says what keeps it away."""
+"""``chronos server`` as a process: banner, readiness, shutdown, and errors at the start."""
 
 import asyncio
 import json
@@ -23,9 +23,9 @@ def running(answer: dict[str, object]) -> bool:
     return answer["executions_here"] == 1
 
 
-def test_it_greets_gets_ready_and_ends_when_told(start: Start, tmp_path: Path) -> None:
+def test_a_server_prints_its_banner_gets_ready_and_stops_on_sigterm(start: Start, tmp_path: Path) -> None:
     server = start().ready()
-    assert "chronos-data/chronos.db" in server.greeting
+    assert "chronos-data/chronos.db" in server.banner
     assert server.get("/healthz")[0] == 200
     assert server.get("/readyz") == (200, '{"status":"ready"}')
     assert (tmp_path / "chronos-data" / "chronos.db").exists()
@@ -35,7 +35,7 @@ def test_it_greets_gets_ready_and_ends_when_told(start: Start, tmp_path: Path) -
     assert f"chronosctl --server {server.url} jobs create hello --every 10s -- echo hi" in rest
 
 
-def test_whoever_has_jobs_needs_no_first_one(start: Start) -> None:
+def test_the_banner_suggests_a_first_job_only_for_a_new_store(start: Start) -> None:
     first = start().ready()
     first.post("/api/v1/jobs", SLEEPER | {"schedule": "@daily"})
     first.send(signal.SIGINT)
@@ -49,7 +49,7 @@ def test_whoever_has_jobs_needs_no_first_one(start: Start) -> None:
     assert "jobs create" not in second.rest()
 
 
-def test_it_lets_work_finish(start: Start, tmp_path: Path) -> None:
+def test_a_shutdown_lets_running_work_finish(start: Start, tmp_path: Path) -> None:
     server = start().ready()
     waits = f"until test -e '{tmp_path}/go-on'; do sleep 0.05; done"
     server.post("/api/v1/jobs", SLEEPER | {"command": {"argv": ["sh", "-c", waits]}})
@@ -70,13 +70,13 @@ def test_the_second_signal_does_not_wait(start: Start) -> None:
     server = start().ready()
     server.post("/api/v1/jobs", SLEEPER)
     server.until("/api/v1/status", running)
-    began_s = time.monotonic()
+    started_s = time.monotonic()
     server.send(signal.SIGTERM)
     while "shutting down" not in server.errors:
         time.sleep(0.01)
     server.send(signal.SIGTERM)
     assert server.wait() == 0
-    assert time.monotonic() - began_s < 20
+    assert time.monotonic() - started_s < 20
     again = start("--no-worker").ready()
     [execution] = again.read("/api/v1/executions")["items"]
     assert execution["status"] == "ready"
@@ -90,13 +90,13 @@ def test_the_grace_period_ends(start: Start) -> None:
     assert server.wait() == 0
 
 
-def test_a_port_that_is_in_use(tmp_path: Path) -> None:
+def test_a_port_in_use_is_reported(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         result = run(tmp_path, "server", "--listen", f"127.0.0.1:{port}")
     assert (result.returncode, result.stdout) == (1, "")
     assert result.stderr == (
-        f"✗ 127.0.0.1:{port} is in use already; stop what listens there, "
+        f"✗ 127.0.0.1:{port} is already in use; stop the program there, "
         f"or choose another: --listen 127.0.0.1:{port + 1}\n"
     )
     assert not (tmp_path / "chronos-data").exists()
@@ -106,16 +106,16 @@ def test_a_port_that_is_in_use(tmp_path: Path) -> None:
     ("arguments", "part"),
     [
         (("--config", "missing.yaml"), "missing.yaml cannot be read: No such file"),
-        (("--config", "bad.yaml"), "bad.yaml: there is no setting sever.listen; did you mean server.listen?"),
+        (("--config", "bad.yaml"), "bad.yaml: unknown setting sever.listen; did you mean server.listen?"),
         (("--listen", "8080"), "--listen: server.listen is '8080', expected HOST:PORT"),
         (("--listen", "0.0.0.0:0"), "can be reached from other machines"),
-        (("--listen", "no-such-host.invalid:0"), "no-such-host.invalid is no address"),
+        (("--listen", "no-such-host.invalid:0"), 'unknown host "no-such-host.invalid"'),
         (("--store", "mysql://x"), "unknown store"),
         (("--store", "postgresql://nobody@127.0.0.1:1/x"), "PostgreSQL at 127.0.0.1:1"),
         (("--store", "sqlite:////proc/nowhere/x.db"), "the folder /proc/nowhere cannot be created"),
     ],
 )
-def test_what_keeps_it_from_starting_is_one_sentence(tmp_path: Path, arguments: tuple[str, ...], part: str) -> None:
+def test_an_error_at_the_start_is_one_message(tmp_path: Path, arguments: tuple[str, ...], part: str) -> None:
     (tmp_path / "bad.yaml").write_text("sever: {listen: 127.0.0.1:0}\n")
     listen = () if "--listen" in arguments else ("--listen", "127.0.0.1:0")
     result = run(tmp_path, "server", *arguments, *listen)
@@ -124,19 +124,19 @@ def test_what_keeps_it_from_starting_is_one_sentence(tmp_path: Path, arguments: 
     assert "Traceback" not in result.stderr
 
 
-def test_usage(tmp_path: Path) -> None:
+def test_a_server_without_any_role_is_rejected(tmp_path: Path) -> None:
     result = run(tmp_path, "server", "--no-scheduler", "--no-worker")
     assert (result.returncode, result.stdout) == (2, "")
-    assert "nothing to do" in result.stderr
+    assert "--no-scheduler and --no-worker cannot be combined" in result.stderr
 
 
-def test_beyond_loopback_when_it_is_allowed(start: Start) -> None:
+def test_insecure_allows_other_addresses_than_loopback(start: Start) -> None:
     server = start("--listen", "0.0.0.0:0", CHRONOS_SERVER__INSECURE="true").ready()
     assert server.url.startswith("http://127.0.0.1:")
     assert server.get("/healthz")[0] == 200
 
 
-def test_with_users_it_asks_who_comes(start: Start, tmp_path: Path) -> None:
+def test_with_users_requests_need_credentials(start: Start, tmp_path: Path) -> None:
     hashed = hash_password("open sesame")
     users = {"ana": {"password_hash": hashed, "role": "viewer"}}
     config = {"auth": {"type": "basic", "users": users}, "server": {"public_docs": False}}
@@ -149,7 +149,7 @@ def test_with_users_it_asks_who_comes(start: Start, tmp_path: Path) -> None:
     assert hashed not in run(tmp_path, "config", "show").stdout
 
 
-def test_under_a_base_path(start: Start) -> None:
+def test_a_server_answers_under_its_base_path(start: Start) -> None:
     server = start(CHRONOS_SERVER__BASE_PATH="/chronos").ready()
     assert server.url.endswith("/chronos")
     assert server.get("/readyz")[0] == 200
@@ -160,7 +160,7 @@ def test_the_pending_limit_reaches_the_service(start: Start) -> None:
     server = start("--no-worker", CHRONOS_QUEUE__MAX_PENDING="1").ready()
     server.post("/api/v1/jobs", {"name": "a", "schedule": "manual", "overlap": "allow", "command": {"argv": ["true"]}})
     server.post("/api/v1/jobs/a/trigger", {})
-    time.sleep(1.1)  # a count is believed for a second
+    time.sleep(1.1)  # a count is cached for a second
     with pytest.raises(AssertionError, match="429"):
         server.post("/api/v1/jobs/a/trigger", {})
 
@@ -178,7 +178,7 @@ def test_roles(start: Start) -> None:
     assert "scheduler_nodes 2.0" in scheduler.get("/metrics")[1]
 
 
-def test_every_line_of_the_log_says_what_it_is_about(start: Start) -> None:
+def test_log_lines_name_their_job_execution_and_request(start: Start) -> None:
     server = start("--node-id", "a", CHRONOS_LOGGING__FORMAT="json", CHRONOS_LOGGING__LEVEL="debug").ready()
     job = {"name": "wrong", "schedule": "now", "command": {"argv": ["false"]}, "retry": {"max_attempts": 1}}
     server.post("/api/v1/jobs", job)
@@ -205,8 +205,8 @@ def test_every_line_of_the_log_says_what_it_is_about(start: Start) -> None:
 
 
 @pytest.mark.slow
-def test_a_reader_who_does_not_read_does_not_stop_it(tmp_path: Path) -> None:
-    """Its log goes to a pipe that nobody empties: work goes on."""
+def test_a_blocked_log_pipe_does_not_block_the_server(tmp_path: Path) -> None:
+    """The log goes to a pipe that is never read."""
     reading, writing = os.pipe()
     try:
         process = Process(tmp_path, (), {"CHRONOS_LOGGING__LEVEL": "debug", "CHRONOS_LOGGING__FORMAT": "json"}, writing)
@@ -224,36 +224,37 @@ def test_a_reader_who_does_not_read_does_not_stop_it(tmp_path: Path) -> None:
 
 def test_a_duty_that_keeps_failing_makes_a_node_unhealthy(tmp_path: Path, start: Start, postgres_url: str) -> None:
     where = f"127.0.0.1:{free_port()}"
-    hurried = {
+    fast_settings = {
         "CHRONOS_STORE": postgres_url,
         "CHRONOS_SERVER__LISTEN": where,
         "CHRONOS_SCHEDULER__TICK_INTERVAL": "50ms",
         "CHRONOS_SCHEDULER__HEARTBEAT_INTERVAL": "500ms",
         "CHRONOS_SCHEDULER__HEARTBEAT_TIMEOUT": "1500ms",
     }
-    server = start(**hurried).ready()
+    server = start(**fast_settings).ready()
 
-    def wait_for(status: int, said: str) -> str:
+    def wait_for(status: int, text: str) -> str:
         end_s = time.monotonic() + PATIENCE_S
-        while (found := server.get("/readyz"))[0] != status or said not in found[1]:
+        while (found := server.get("/readyz"))[0] != status or text not in found[1]:
             assert time.monotonic() < end_s, found
             time.sleep(0.05)
         return found[1]
 
     wait_for(200, "ready")
     asyncio.run(on_server(postgres_url, "alter table chronos.idempotency rename column created_us to other_us"))
-    said = wait_for(503, "retention has failed the same way")
-    assert 'column \\"created_us\\" does not exist' in said
+    detail = wait_for(503, "retention has failed")
+    assert "times in a row with the same error" in detail
+    assert 'column \\"created_us\\" does not exist' in detail
     metrics = server.get("/metrics")[1]
     assert "scheduler_duties_failing 1.0" in metrics
     assert 'scheduler_duty_failures_total{duty="retention"}' in metrics
-    told = run(tmp_path, "doctor", **hurried)
-    assert told.returncode == 1
-    assert f"✗ server: {where} is not ready: retention has failed the same way" in told.stdout
-    assert "✗ statements: PostgreSQL " in told.stdout
+    report = run(tmp_path, "doctor", **fast_settings)
+    assert report.returncode == 1
+    assert f"✗ server: {where} is not ready: retention has failed" in report.stdout
+    assert "✗ statements: PostgreSQL " in report.stdout
     asyncio.run(on_server(postgres_url, "alter table chronos.idempotency rename column other_us to created_us"))
     wait_for(200, "ready")
     assert "scheduler_duties_failing 0.0" in server.get("/metrics")[1]
-    told = run(tmp_path, "doctor", **hurried)
-    assert f"✓ port: {where} is used by a server that runs already" in told.stdout
-    assert "statements" not in told.stdout
+    report = run(tmp_path, "doctor", **fast_settings)
+    assert f"✓ port: {where} is used by a Chronos server that is ready" in report.stdout
+    assert "statements" not in report.stdout

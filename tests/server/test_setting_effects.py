@@ -1,4 +1,4 @@
-"""Every setting of the configuration has an effect, which a row shows: see ``effects.py`` for what a row is.
+"""Every setting has an effect, which a row of this table shows. ``setting_effects.py`` explains the rows.
 
 To add a setting, add a row for it below: choose ``served`` (a server in this process), ``lived`` (nodes in virtual
 time) or ``processed`` (``chronos server`` as a process), a value, and an observation with what it finds ``usually`` and
@@ -42,11 +42,11 @@ def test_a_setting_has_its_effect(effect: Effect, tmp_path: Path, monkeypatch: p
         folder = tmp_path / str(changed)
         folder.mkdir()
         monkeypatch.chdir(folder)
-        assert effect.seen(folder, changed=changed) == expected
+        assert effect.measure(folder, changed=changed) == expected
 
 
 @pytest.mark.parametrize("alias", ALIASES)
-def test_another_name_sets_the_same(alias: str, tmp_path: Path) -> None:
+def test_an_alias_sets_the_same_setting(alias: str, tmp_path: Path) -> None:
     value = next(effect.value for effect in EFFECTS if effect.setting == ALIASES[alias])
     meant = BY_NAME[ALIASES[alias]].read(value)
     assert load_config(None, {"CHRONOS_" + alias.upper().replace(".", "__"): str(value)}, {})[ALIASES[alias]] == meant
@@ -55,10 +55,10 @@ def test_another_name_sets_the_same(alias: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", IGNORED)
-def test_what_is_left_aside_says_so(name: str, tmp_path: Path) -> None:
+def test_an_ignored_setting_gives_a_warning(name: str, tmp_path: Path) -> None:
     (tmp_path / "chronos.yaml").write_text(json.dumps(nested({f"{name}.x": "y"})))
     [warning] = load_config(tmp_path / "chronos.yaml", {}, {}).warnings
-    assert f"{name}.x is left aside: {IGNORED[name]}" in warning
+    assert f"{name}.x is ignored: {IGNORED[name]}" in warning
 
 
 # --- the store
@@ -213,7 +213,7 @@ async def whether_work_is_in_time_that_no_hint_told_of(here: Lived) -> bool:
 
 
 async def taken_over_within_a_minute(here: Lived) -> bool:
-    """Whether a node's work goes on elsewhere within a minute of its death."""
+    """Whether another node takes over the work within a minute after a node died."""
     work = here.world.work("work", takes=200)
     first = await here.node()
     await here.world.job("work", schedule="now", delivery="at_least_once")
@@ -293,7 +293,7 @@ async def whether_a_command_may_open_33_files_only(server: Served) -> bool:
 
 
 async def the_most_at_once(here: Lived) -> int:
-    """Of two jobs that are due together."""
+    """Of two jobs that are due at the same time."""
     work = here.world.work("work", takes=10)
     await here.node()
     for name in ("a", "b"):
@@ -468,7 +468,7 @@ def _all_lines(process: Process) -> str:
 
 @processed("logging.level", "error", usually=True, then=False, given=WARNS)
 def whether_a_warning_is_logged(process: Process) -> bool:
-    return "there is no gRPC API" in _all_lines(process)
+    return "Chronos has no gRPC API" in _all_lines(process)
 
 
 @processed("logging.format", "console", usually="{", then="2", given=WARNS)
@@ -478,7 +478,7 @@ def how_a_line_begins(process: Process) -> str:
 
 @processed("logging.output", "stdout", usually=False, then=True, given=WARNS)
 def whether_lines_are_on_stdout(process: Process) -> bool:
-    return "there is no gRPC API" in process.first_line()
+    return "Chronos has no gRPC API" in process.first_line()
 
 
 @served("metrics.prometheus.enabled", False, usually=200, then=404)

@@ -1,4 +1,4 @@
-"""Two servers on one database share the work, with nothing to configure; one that dies loses none of it."""
+"""Two servers on one database share the work, with nothing to configure; a killed server loses none of it."""
 
 import os
 import signal
@@ -24,7 +24,7 @@ LIVELY = {
 
 
 def jobs(folder: Path, at: datetime, script: str) -> list[dict[str, Any]]:
-    """Jobs that are all due at once, each of which writes into a file of its own."""
+    """Return jobs that are due at the same time; each writes its own file."""
     return [
         {
             "name": f"job-{number}",
@@ -43,7 +43,7 @@ def save(server: Process, folder: Path, script: str = "") -> None:
 
 @contextmanager
 def open_gate(gate: Path) -> Iterator[None]:
-    """While entered, whoever reads the gate goes on; before, all of them wait there."""
+    """Let the processes that read the gate continue. Until then, all of them wait."""
     held = os.open(gate, os.O_RDWR)
     try:
         yield
@@ -62,7 +62,7 @@ def executions(server: Process) -> list[dict[str, Any]]:
         cursor = f"&cursor={page['next_cursor']}"
 
 
-def until_all_are_over(server: Process) -> list[dict[str, Any]]:
+def wait_until_all_end(server: Process) -> list[dict[str, Any]]:
     end_s = time.monotonic() + 120
     while True:
         found = executions(server)
@@ -84,7 +84,7 @@ def test_two_servers_run_everything_once(start: Start, tmp_path: Path, postgres_
     for server in servers:
         server.until("/api/v1/status", lambda answer: answer["executions_here"] > 5)
     with open_gate(gate):
-        found = until_all_are_over(servers[1])
+        found = wait_until_all_end(servers[1])
     assert {one["status"] for one in found} == {"succeeded"}
     assert {one["attempts"] for one in found} == {1}
     assert ran(tmp_path / "ran") == {str(number): 1 for number in range(MANY)}
@@ -103,7 +103,7 @@ def test_a_server_that_is_killed_loses_nothing(start: Start, tmp_path: Path, pos
     first.send(signal.SIGKILL)
     first.wait()
     with open_gate(gate):
-        found = until_all_are_over(second)
+        found = wait_until_all_end(second)
     assert {one["status"] for one in found} == {"succeeded"}
     counts = ran(tmp_path / "ran")
     assert len(counts) == MANY
@@ -127,10 +127,10 @@ test "$(wc -l < ran)" -gt 1 || exec sleep 1000
 
 @pytest.mark.chaos
 @pytest.mark.parametrize("store", ["sqlite", "postgresql"])
-def test_work_of_a_server_that_was_killed_goes_on_when_it_is_started_again(
+def test_a_restarted_server_continues_the_work_of_its_killed_predecessor(
     start: Start, tmp_path: Path, request: pytest.FixtureRequest, store: str
 ) -> None:
-    """At once: the heartbeats of the first one would be waited for much longer than this test waits."""
+    """At once: this test does not wait as long as the heartbeat timeout of the first server."""
     url = request.getfixturevalue("postgres_url") if store == "postgresql" else f"sqlite:///{tmp_path}/chronos.db"
     patient = {"CHRONOS_SCHEDULER__HEARTBEAT_TIMEOUT": "1h"}
     first = start("--store", url, **patient).ready()

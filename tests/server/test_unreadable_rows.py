@@ -1,4 +1,4 @@
-"""A server whose store holds a job that it cannot read: it starts, runs the others, and says so."""
+"""A server whose store holds a job that it cannot read: it starts, runs the others, and reports the job."""
 
 import signal
 from collections.abc import Callable
@@ -17,7 +17,7 @@ LIVELY = {
 }
 
 
-def test_one_job_that_cannot_be_read_stops_nothing(start: Callable[..., Process], tmp_path: Path) -> None:
+def test_an_unreadable_job_does_not_stop_the_others(start: Callable[..., Process], tmp_path: Path) -> None:
     first = start(**LIVELY).ready()
     for name in ("good", "bad"):
         first.post("/api/v1/jobs", {"name": name, **JOB})

@@ -1,4 +1,4 @@
-"""A server whose clock is wrong: what it writes bears the store's time, and it says what is wrong."""
+"""A server with a wrong clock: it writes the time of the store, and reports the problem."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ Case = Callable[[Server, aiohttp.ClientSession], Awaitable[None]]
 
 
 class WrongClock(SystemClock):
-    """As far from the machine's as it is told."""
+    """A clock with a settable offset from the machine's clock."""
 
     ahead_s = 0.0
 
@@ -28,7 +28,7 @@ class WrongClock(SystemClock):
 
 
 def on_server(folder: Path, url: str, clock: WrongClock, case: Case) -> None:
-    """Run a case against a server in this process, with a clock of its own."""
+    """Run a case against a server in this process, with its own clock."""
 
     async def play() -> None:
         config = load_config(None, {}, {"store": url, "server.listen": "127.0.0.1:0"})
@@ -50,10 +50,10 @@ async def ask(session: aiohttp.ClientSession, method: str, path: str, body: Any 
 
 @pytest.mark.parametrize("ahead_s", [5.0, -5.0])
 @pytest.mark.parametrize("set_later", [False, True])
-def test_what_a_server_with_a_wrong_clock_writes_bears_the_right_time(
+def test_a_server_with_a_wrong_clock_writes_the_time_of_the_store(
     tmp_path: Path, postgres_url: str, ahead_s: float, set_later: bool
 ) -> None:
-    """Whether its clock was wrong from the beginning, or was set while it ran and nothing has looked at it since."""
+    """The clock is wrong from the start, or was set while the server ran and has not been checked since."""
     clock, began_us = WrongClock(), SystemClock().now_us()
     if not set_later:
         clock.ahead_s = ahead_s
@@ -76,13 +76,13 @@ def test_what_a_server_with_a_wrong_clock_writes_bears_the_right_time(
     on_server(tmp_path, postgres_url, clock, case)
 
 
-def _instants(said: Any) -> Iterator[tuple[str, str]]:
-    """Everything in an answer that says when something happened, by its name."""
-    if isinstance(said, list):
-        for one in said:
-            yield from _instants(one)
-    elif isinstance(said, dict):
-        for name, value in said.items():
+def _instants(reply: Any) -> Iterator[tuple[str, str]]:
+    """Yield the name and value of every instant in a reply."""
+    if isinstance(reply, list):
+        for item in reply:
+            yield from _instants(item)
+    elif isinstance(reply, dict):
+        for name, value in reply.items():
             is_past = (name.endswith("_at") and name != "next_run_at") or name in ("at", "now")
             if is_past and isinstance(value, str):
                 yield name, value
@@ -90,7 +90,7 @@ def _instants(said: Any) -> Iterator[tuple[str, str]]:
 
 
 def _within(at: str, low_us: int, high_us: int) -> bool:
-    """Up to the second that two clocks may differ by."""
+    """Whether an instant is in a range, give or take the one second that clocks may differ by."""
     at_us = datetime.fromisoformat(at).timestamp() * SECOND_US
     return low_us - SECOND_US <= at_us <= high_us + SECOND_US
 

@@ -16,20 +16,20 @@ from chronos.testing.conformance import CASES, Case, run
 
 @pytest.fixture(params=["file", "memory", "harness", "postgres"])
 def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Store]:
-    """A new store, empty and not yet open, of each engine in turn."""
+    """Return a new, empty store of each engine, not yet open."""
     match request.param:
         case "file":
             return lambda: SqliteStore(tmp_path / "chronos.db")
         case "memory":
             return SqliteStore
-        case "harness":  # what a program's own tests are given
+        case "harness":  # the store of users' tests
             return MemoryStore
         case _:
             return partial(PostgresStore, request.getfixturevalue("prepared_url"))
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__.removeprefix("case_"))
-def test_contract(make_store: Callable[[], Store], case: Case) -> None:
+def test_engine_keeps_the_contract(make_store: Callable[[], Store], case: Case) -> None:
     async def check() -> None:
         store = make_store()
         await store.open()

@@ -1,4 +1,4 @@
-"""What is worth a hint, told from commands and their answers alone."""
+"""Hints, derived from commands and their answers."""
 
 from typing import Any
 
@@ -59,7 +59,7 @@ def admitted(status: Status) -> list[Admitted]:
     return [Admitted(JOB, JOB, status, 1)]
 
 
-def test_a_hint_is_given_when_something_is_left_to_do() -> None:
+def test_a_command_gives_a_hint_when_it_leaves_work() -> None:
     cases: list[tuple[Command[Any], Any, Hint]] = [
         (admit(), admitted(Status.RUNNING), NO_HINT),
         (admit(), admitted(Status.READY), Hint.READY),

@@ -1,4 +1,4 @@
-"""Random commands on all engines side by side."""
+"""Random commands on all engines in parallel, compared with each other."""
 
 from collections.abc import Callable, Sequence
 
@@ -12,13 +12,13 @@ from tests.support.store_state_machine import StoreMachine
 
 
 def run_machine(make_stores: Callable[[], Sequence[Store]], *, examples: int, steps: int) -> None:
-    """Look for a sequence of commands on which the stores differ or break a promise."""
+    """Search for a sequence of commands on which the stores differ or break a promise."""
 
     class Machine(StoreMachine):
         def __init__(self) -> None:
             super().__init__(make_stores)
 
-    # A failure is reported as it was found: to shrink one takes minutes, which is for whoever looks into it.
+    # A failure is reported without shrinking, which takes minutes.
     run_state_machine_as_test(
         Machine,
         settings=settings(
@@ -31,9 +31,9 @@ def run_machine(make_stores: Callable[[], Sequence[Store]], *, examples: int, st
     )
 
 
-def test_one_engine_stays_sound() -> None:
+def test_random_commands_keep_one_engine_consistent() -> None:
     run_machine(lambda: [SqliteStore()], examples=60, steps=40)
 
 
-def test_engines_agree(make_prepared: Callable[[], str]) -> None:
+def test_random_commands_give_the_same_answers_on_all_engines(make_prepared: Callable[[], str]) -> None:
     run_machine(lambda: [SqliteStore(), PostgresStore(make_prepared())], examples=12, steps=30)

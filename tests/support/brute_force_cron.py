@@ -1,4 +1,4 @@
-"""A second opinion on cron: walks every minute, asks ``zoneinfo``, knows no bitmask. Slow, plain, independent."""
+"""An independent, slow implementation of cron: tests every minute, with ``zoneinfo`` and without bitmasks."""
 
 import calendar
 from collections.abc import Callable, Iterator
@@ -15,13 +15,13 @@ Matcher = Callable[[datetime], bool]
 
 @cache
 def zone(name: str) -> ZoneInfo:
-    """The zone of the same database that Chronos uses, read by the standard library."""
+    """Return a zone from the database that Chronos uses, read by the standard library."""
     with files("tzdata").joinpath("zoneinfo", *name.split("/")).open("rb") as file:
         return ZoneInfo.from_file(file, key=name)
 
 
 def matcher(expression: str) -> Matcher:
-    """Whether a wall minute matches five fields (numbers, names by number, L, L-n, nW, LW, d#n, dL)."""
+    """Return a function that matches wall minutes with five fields (numbers, L, L-n, nW, LW, d#n, dL)."""
     minute, hour, day, month, weekday = expression.split()
     free_day, free_weekday = day[0] in "*?", weekday[0] in "*?"
 

@@ -1,6 +1,6 @@
-"""A test bed of real processes: nodes that are started, killed, frozen, stopped, and what came of it.
+"""Clusters of real node processes that tests start, kill, freeze and stop.
 
-Everything that a test starts is ended with it, by its own process id.
+A test ends every process that it started, by its process id.
 """
 
 import asyncio
@@ -24,47 +24,50 @@ from chronos.runners.command.supervisor import descendants
 from chronos.runners.python.function_registry import FunctionRegistry
 from chronos.service.job_state import StateChange
 from chronos.store.contract import ExecutionFilter, JobFilter, Store
-from tests.chaos.checker import Evidence, Finding, Wanted, judge
-from tests.chaos.history import Fault, Kind, Run, lines_of, runs_of
+from tests.chaos.checker import Evidence, ExpectedJob, check_evidence
+from tests.chaos.history import Fault, Kind, Run, read_lines, read_runs
+from tests.support.verdicts import Finding
 
 ROOT = Path(__file__).parent.parent.parent
 WORK = Path(__file__).parent.parent / "chaos" / "work.py"
-HEARTBEAT_S, TIMEOUT_S, REAPER_S, GRACE_S = 0.5, 4.0, 0.3, 1.0  # a machine may stand still for some seconds
-PATIENCE_S = 150.0  # of the tests, on a machine that is busy with others
-_MARK = "CHAOS_MARK"
-_PAGE = 1_000
+HEARTBEAT_S, TIMEOUT_S, REAPER_S, GRACE_S = 0.5, 4.0, 0.3, 1.0  # a busy machine may pause for seconds
+MAX_WAIT_S = 150.0  # on a busy machine
+_MARK_VARIABLE = "CHAOS_MARK"
+_PAGE_SIZE = 1_000
 
 
 class Node:
-    """One process."""
+    """One node process. ``skip`` is how many lines of its log are from earlier processes."""
 
-    def __init__(self, name: str, process: "subprocess.Popen[bytes]", log: Path, seen: int) -> None:
-        self.name, self.process, self._log, self._seen = name, process, log, seen
-        self.known: dict[int, str] = {}  # the processes below it, when somebody looked last
+    def __init__(self, name: str, process: "subprocess.Popen[bytes]", log: Path, skip: int) -> None:
+        self.name, self.process, self._log, self._skip = name, process, log, skip
+        self.children: dict[int, str] = {}  # start times of its descendants, as of the last look
 
-    def log(self, what: str) -> list[dict[str, Any]]:
-        """What it said of one kind since it was started."""
-        return [line for line in lines_of(self._log)[self._seen :] if line["what"] == what]
+    def log(self, event: str) -> list[dict[str, Any]]:
+        """Its log lines of one kind of event."""
+        return [line for line in read_lines(self._log)[self._skip :] if line["event"] == event]
 
     def send(self, number: int) -> None:
         os.kill(self.process.pid, number)
 
-    def look(self) -> None:
-        """Remember which processes are below it now."""
-        self.known = {pid: born for pid in descendants(self.process.pid) if (born := _born(pid))}
+    def record_children(self) -> None:
+        """Note its current descendants."""
+        self.children = {pid: started for pid in descendants(self.process.pid) if (started := _read_start_time(pid))}
 
-    def left(self) -> list[str]:
-        """Those of them that still run."""
-        return [f"{pid} {_command(pid)}" for pid, born in self.known.items() if _born(pid) == born]
+    def list_surviving_children(self) -> list[str]:
+        """The noted descendants that still run."""
+        return [
+            f"{pid} {_read_command(pid)}" for pid, started in self.children.items() if _read_start_time(pid) == started
+        ]
 
 
-class Bed:
-    """Nodes on one store, their jobs, and what was done to them."""
+class Cluster:
+    """Nodes on one store, their jobs, and the faults that were caused."""
 
     def __init__(self, folder: Path, url: str) -> None:
         self.folder, self.url = folder, url
         self.mark = uuid4().hex
-        self.jobs: dict[str, Wanted] = {}
+        self.jobs: dict[str, ExpectedJob] = {}
         self.faults: list[Fault] = []
         self.acked: list[bytes] = []
         self.orphans: list[str] = []
@@ -77,9 +80,9 @@ class Bed:
     # --- nodes
 
     async def start(self, name: str = "a", *, url: str | None = None, **options: Any) -> Node:
-        """Start a node and wait until it works."""
+        """Start a node and wait until it is ready."""
         log = self.folder / f"{name}.jsonl"
-        said = {
+        engine_options = {
             "node_name": name,
             "heartbeat_s": HEARTBEAT_S,
             "heartbeat_timeout_s": TIMEOUT_S,
@@ -88,86 +91,88 @@ class Bed:
             "tick_s": 0.5,
             **options,
         }
-        settings = json.dumps({"url": url or self.url, "folder": str(self.folder), "options": said})
-        node = self.nodes[name] = Node(name, self._begin(name, settings), log, len(lines_of(log)))
-        await self.until(lambda: bool(node.log("ready")), f"node {name} works")
+        settings = json.dumps({"url": url or self.url, "folder": str(self.folder), "options": engine_options})
+        node = self.nodes[name] = Node(name, self._start_process(name, settings), log, len(read_lines(log)))
+        await self.wait_until(lambda: bool(node.log("ready")), f"node {name} is ready")
         return node
 
-    def _begin(self, name: str, settings: str) -> "subprocess.Popen[bytes]":
+    def _start_process(self, name: str, settings: str) -> "subprocess.Popen[bytes]":
         program = [sys.executable, "-m", "tests.chaos.node", settings]
         with (self.folder / f"{name}.err").open("ab") as errors:
             return subprocess.Popen(program, cwd=ROOT, stdin=subprocess.DEVNULL, stderr=errors)
 
     async def kill(self, name: str = "a") -> set[bytes]:
-        """``kill -9``, and nothing of it may be left; gives the executions whose work it ended."""
-        node, began_s, before = self.nodes[name], time.monotonic(), self.running()
-        node.look()
+        """``kill -9`` a node. Its processes must end. Returns the executions whose work was killed."""
+        node, started_s, before = self.nodes[name], time.monotonic(), self.running()
+        node.record_children()
         node.send(signal.SIGKILL)
         node.process.wait()
-        self.faults.append(Fault(kind=Kind.KILL, from_s=began_s, to_s=time.monotonic(), in_flight=len(before)))
-        await self._buried(node)
+        self.faults.append(Fault(kind=Kind.KILL, from_s=started_s, to_s=time.monotonic(), in_flight=len(before)))
+        await self._check_no_survivors(node)
         ended = {(run.execution, run.token) for run in self.runs() if run.end_s is not None}
-        going_on = {run.pid for run in self.running()}
-        return {run.execution for run in before if run.pid not in going_on and (run.execution, run.token) not in ended}
+        surviving = {run.pid for run in self.running()}
+        return {run.execution for run in before if run.pid not in surviving and (run.execution, run.token) not in ended}
 
-    async def stop(self, name: str = "a", within_s: float = PATIENCE_S) -> int:
-        """SIGTERM; gives the exit code."""
-        node, began_s, hit = self.nodes[name], time.monotonic(), len(self.running())
-        node.look()
+    async def stop(self, name: str = "a", within_s: float = MAX_WAIT_S) -> int:
+        """Send SIGTERM and wait. Returns the exit code."""
+        node, started_s, in_flight = self.nodes[name], time.monotonic(), len(self.running())
+        node.record_children()
         node.send(signal.SIGTERM)
-        await self.until(lambda: node.process.poll() is not None, f"node {name} stops", within_s)
-        self.faults.append(Fault(kind=Kind.TERM, from_s=began_s, to_s=time.monotonic(), in_flight=hit))
-        await self._buried(node)
+        await self.wait_until(lambda: node.process.poll() is not None, f"node {name} stops", within_s)
+        self.faults.append(Fault(kind=Kind.TERM, from_s=started_s, to_s=time.monotonic(), in_flight=in_flight))
+        await self._check_no_survivors(node)
         return node.process.returncode
 
-    async def freeze(self, name: str, until: Callable[[], Awaitable[bool]], what: str, *, whole: bool) -> None:
-        """SIGSTOP until something is. What it started goes on, or, when it is the whole of it, stands still too."""
-        node, hit = self.nodes[name], len(self.running())
-        began_s = time.monotonic()
+    async def freeze(
+        self, name: str, until: Callable[[], Awaitable[bool]], description: str, *, with_children: bool
+    ) -> None:
+        """SIGSTOP a node until a condition holds. Its child processes continue, unless ``with_children``."""
+        node, in_flight = self.nodes[name], len(self.running())
+        started_s = time.monotonic()
         node.send(signal.SIGSTOP)
-        node.look()
-        below = list(node.known) if whole else []
-        _send_all(below, signal.SIGSTOP)
-        await self.until(until, what)
-        _send_all(below, signal.SIGCONT)
+        node.record_children()
+        children = list(node.children) if with_children else []
+        _send_all(children, signal.SIGSTOP)
+        await self.wait_until(until, description)
+        _send_all(children, signal.SIGCONT)
         node.send(signal.SIGCONT)
-        self.faults.append(Fault(kind=Kind.FREEZE, from_s=began_s, to_s=time.monotonic(), in_flight=hit))
+        self.faults.append(Fault(kind=Kind.FREEZE, from_s=started_s, to_s=time.monotonic(), in_flight=in_flight))
 
     def set_clock(self, name: str, ahead_s: float) -> None:
-        """Set a node's clock against the machine's."""
+        """Set a node's clock ahead of the machine's by some seconds."""
         (self.folder / f"{name}.clock").write_text(str(ahead_s))
         self.nodes[name].send(signal.SIGUSR1)
         now_s = time.monotonic()
         self.faults.append(Fault(kind=Kind.JUMP, from_s=now_s, to_s=now_s, in_flight=len(self.running())))
 
     @asynccontextmanager
-    async def wrong(self, kind: Kind) -> AsyncIterator[None]:
-        """While entered, something is not well."""
-        began_s, hit = time.monotonic(), len(self.running())
+    async def disturbed(self, kind: Kind) -> AsyncIterator[None]:
+        """Record a fault that lasts while the context is entered."""
+        started_s, in_flight = time.monotonic(), len(self.running())
         yield
-        self.faults.append(Fault(kind=kind, from_s=began_s, to_s=time.monotonic(), in_flight=hit))
+        self.faults.append(Fault(kind=kind, from_s=started_s, to_s=time.monotonic(), in_flight=in_flight))
 
-    async def _buried(self, node: Node) -> None:
-        """Its keepers need a moment to kill what they keep; whatever is left then is an orphan."""
+    async def _check_no_survivors(self, node: Node) -> None:
+        """Give its supervisors a moment to kill their commands. Processes that remain are orphans."""
         try:
-            await self.until(lambda: not node.left(), "its processes are gone", 10.0)
+            await self.wait_until(lambda: not node.list_surviving_children(), "its processes end", 10.0)
         except AssertionError:
-            self.orphans += node.left()
+            self.orphans += node.list_surviving_children()
 
     def close(self) -> None:
-        """End what is still there."""
+        """End every process of the cluster."""
         for node in self.nodes.values():
             if node.process.poll() is None:
                 node.send(signal.SIGCONT)
                 node.process.kill()
                 node.process.wait()
-        _send_all(marked(self.mark), signal.SIGKILL)
+        _send_all(find_marked(self.mark), signal.SIGKILL)
         if self._gate is not None:
             os.close(self._gate)
 
     # --- jobs
 
-    async def save(
+    async def save_job(
         self,
         name: str,
         *,
@@ -177,14 +182,14 @@ class Bed:
         in_s: float = 1.0,
         **more: Any,
     ) -> None:
-        """Save a job: ``every_s`` from ``in_s`` on (None: when triggered), whose tries take so many seconds.
+        """Save a job that is due every ``every_s`` seconds, from ``in_s`` seconds on (None: only when triggered).
 
-        ``first_s`` None: first tries take until the gate is opened.
+        First attempts take ``first_s`` seconds (None: until the gate is opened), later ones ``again_s``.
         """
         takes = "gate" if first_s is None else str(first_s)
         start_us = SystemClock().now_us() + round(in_s * 1e6)
         overlap = more.setdefault("overlap", "skip")
-        words = ["together"] if overlap == "allow" else []
+        flags = ["together"] if overlap == "allow" else []
         shape = {
             "name": name,
             "schedule": "manual" if every_s is None else {"every": f"{every_s}s", "start": rfc3339(start_us)},
@@ -193,59 +198,59 @@ class Bed:
             "command": {
                 "argv": [
                     *(sys.executable, "-I", "-S", str(WORK), str(self.folder), takes, str(again_s)),
-                    *words,
+                    *flags,
                 ],
-                "env": {_MARK: self.mark},
+                "env": {_MARK_VARIABLE: self.mark},
             },
             **more,
         }
         await self.service.job_saver.save([self.service.jobs.read(shape)])
         every_us = 0 if every_s is None else round(every_s * 1e6)
-        self.jobs[name] = Wanted(start_us=start_us, every_us=every_us, exclusive=overlap != "allow")
+        self.jobs[name] = ExpectedJob(start_us=start_us, every_us=every_us, exclusive=overlap != "allow")
 
     async def trigger(self, name: str, key: str) -> bytes:
-        """Ask for a run; what was acknowledged must be there in the end."""
-        asked = await self.service.runs.trigger(name, idempotency=key)
-        self.acked.append(asked.id)
-        return asked.id
+        """Trigger a run. Acknowledged runs must be on record at the end."""
+        triggered = await self.service.runs.trigger(name, idempotency=key)
+        self.acked.append(triggered.id)
+        return triggered.id
 
     def open_gate(self) -> None:
-        """Let all go on that wait there, and whoever comes later."""
+        """Let all attempts pass that wait at the gate, and all later ones."""
         self._gate = os.open(self.folder / "gate", os.O_RDWR)
 
-    # --- looking
+    # --- records
 
     def runs(self) -> list[Run]:
-        return runs_of(lines_of(self.folder / "history.jsonl"))
+        return read_runs(read_lines(self.folder / "history.jsonl"))
 
     def running(self) -> list[Run]:
-        """Runs whose process is there."""
+        """The runs whose process is alive."""
         return [run for run in self.runs() if run.end_s is None and self._is_ours(run.pid)]
 
     def _is_ours(self, pid: int) -> bool:
-        return self.mark in _environment(pid)
+        return self.mark in _read_environment(pid)
 
-    async def until(
-        self, holds: Callable[[], bool | Awaitable[bool]], what: str, within_s: float = PATIENCE_S
+    async def wait_until(
+        self, condition: Callable[[], bool | Awaitable[bool]], description: str, within_s: float = MAX_WAIT_S
     ) -> float:
-        """Wait; gives how long it took, in seconds."""
-        began_s = time.monotonic()
+        """Wait until a condition holds. Returns how long it took, in seconds."""
+        started_s = time.monotonic()
         while True:
-            asked_s = time.monotonic()
-            found = holds()
-            if found if isinstance(found, bool) else await found:
-                return time.monotonic() - began_s
+            checked_s = time.monotonic()
+            result = condition()
+            if result if isinstance(result, bool) else await result:
+                return time.monotonic() - started_s
             now_s = time.monotonic()
-            assert now_s - began_s < within_s, f"not within {within_s} s: {what}"
-            await asyncio.sleep(0.05 + 4 * (now_s - asked_s))  # looking must not keep the machine busy
+            assert now_s - started_s < within_s, f"not within {within_s} s: {description}"
+            await asyncio.sleep(0.05 + 4 * (now_s - checked_s))  # the checks must not keep the machine busy
 
     async def records(self) -> tuple[list[Execution], list[Span]]:
-        """Everything on record."""
+        """All executions and spans of the store."""
         records: list[Execution] = []
         spans: list[Span] = []
         cursor: bytes | None = None
         while True:
-            page = await self.store.list_executions(ExecutionFilter(), limit=_PAGE, cursor=cursor)
+            page = await self.store.list_executions(ExecutionFilter(), limit=_PAGE_SIZE, cursor=cursor)
             for item in page.items:
                 if isinstance(item, Span):
                     spans.append(item)
@@ -262,7 +267,7 @@ class Bed:
     # --- the end
 
     async def settle(self) -> int:
-        """Let every instant up to now be admitted, switch the jobs off, let all work end; gives that now."""
+        """Wait until every instant up to now is admitted, disable the jobs, and wait for all work. Returns that now."""
         until_us = SystemClock().now_us()
 
         async def admitted() -> bool:
@@ -272,18 +277,18 @@ class Bed:
         async def ended() -> bool:
             return not any((await self.store.counts()).open.values())
 
-        await self.until(admitted, "every instant is admitted")
+        await self.wait_until(admitted, "every instant is admitted")
         for name in self.jobs:
             await self.service.job_states.change(await self.service.jobs.get(name), StateChange.DISABLE)
-        await self.until(ended, "all work ends")
+        await self.wait_until(ended, "all work ends")
         return until_us
 
     async def evidence(self, until_us: int) -> Evidence:
-        """What the judge is shown."""
+        """Collect the input of the checker."""
         records, spans = await self.records()
-        page = await self.store.list_jobs(JobFilter(), limit=_PAGE)
+        page = await self.store.list_jobs(JobFilter(), limit=_PAGE_SIZE)
         runs = self.runs()
-        tried = {record.id for record in records if record.attempt > 1} | {
+        retried = {record.id for record in records if record.attempt > 1} | {
             run.execution for run in runs if not run.end_s
         }
         return Evidence(
@@ -292,56 +297,56 @@ class Bed:
             names={job.id: job.name for job in page.items},
             records=records,
             spans=spans,
-            attempts={id_: await self.attempts(id_) for id_ in tried},
+            attempts={id_: await self.attempts(id_) for id_ in retried},
             runs=runs,
             faults=self.faults,
             acked=self.acked,
-            unsound=await self.store.verify(),
-            orphans=[*self.orphans, *(f"{pid} {_command(pid)}" for pid in marked(self.mark))],
+            inconsistencies=await self.store.verify(),
+            orphans=[*self.orphans, *(f"{pid} {_read_command(pid)}" for pid in find_marked(self.mark))],
         )
 
-    async def judge(self, *, least: dict[Kind, int], least_hit: int) -> list[Finding]:
-        """Settle everything, stop the nodes, and hear the verdict."""
+    async def check(self, *, min_faults: dict[Kind, int], min_in_flight: int) -> list[Finding]:
+        """Wait for all work, stop the nodes, and return the findings of the checker."""
         until_us = await self.settle()
         for name, node in self.nodes.items():
             if node.process.poll() is None:
                 assert await self.stop(name) == 0, (self.folder / f"{name}.err").read_text()[-2_000:]
         evidence = await self.evidence(until_us)
-        sys.stderr.write(f"\n{evidence.figures()}\n")
-        return judge(evidence, least=least, least_hit=least_hit)
+        sys.stderr.write(f"\n{evidence.summarize()}\n")
+        return check_evidence(evidence, min_faults=min_faults, min_in_flight=min_in_flight)
 
 
 @asynccontextmanager
-async def a_bed(folder: Path, url: str) -> AsyncIterator[Bed]:
-    """A bed with its own look into the store; everything is ended with it."""
-    bed = Bed(folder, url)
-    bed.store = make_store(url)
-    await bed.store.open()
+async def open_cluster(folder: Path, url: str) -> AsyncIterator[Cluster]:
+    """A cluster with its own connection to the store. Everything is closed at the end."""
+    cluster = Cluster(folder, url)
+    cluster.store = make_store(url)
+    await cluster.store.open()
     clock, functions = SystemClock(), FunctionRegistry()
     runners = make_runners(functions, clock=clock)
-    bed.service = make_service(bed.store, clock, checks=collect_target_checks(runners))
+    cluster.service = make_service(cluster.store, clock, checks=collect_target_checks(runners))
     try:
-        yield bed
+        yield cluster
     finally:
-        bed.close()
+        cluster.close()
         for runner in runners.values():
             await runner.close()
-        await bed.store.close()
+        await cluster.store.close()
 
 
-def on_bed(folder: Path, url: str, case: Callable[[Bed], Awaitable[None]]) -> None:
-    """Run a case."""
+def run_on_cluster(folder: Path, url: str, case: Callable[[Cluster], Awaitable[None]]) -> None:
+    """Run a test case on a cluster."""
 
-    async def whole() -> None:
-        async with a_bed(folder, url) as bed:
-            await case(bed)
+    async def main() -> None:
+        async with open_cluster(folder, url) as cluster:
+            await case(cluster)
 
-    asyncio.run(whole())
+    asyncio.run(main())
 
 
-def marked(mark: str) -> list[int]:
-    """The living processes that carry a mark in their environment."""
-    return [int(name) for name in os.listdir("/proc") if name.isdecimal() and mark in _environment(int(name))]
+def find_marked(mark: str) -> list[int]:
+    """The processes that have a mark in their environment."""
+    return [int(name) for name in os.listdir("/proc") if name.isdecimal() and mark in _read_environment(int(name))]
 
 
 def _send_all(pids: Iterable[int], number: int) -> None:
@@ -350,15 +355,15 @@ def _send_all(pids: Iterable[int], number: int) -> None:
             os.kill(pid, number)
 
 
-def _environment(pid: int) -> str:
+def _read_environment(pid: int) -> str:
     try:
         return Path(f"/proc/{pid}/environ").read_text(errors="replace")
     except OSError:
         return ""
 
 
-def _born(pid: int) -> str | None:
-    """When a process began, which tells it from another of the same number; None: it is dead."""
+def _read_start_time(pid: int) -> str | None:
+    """The start time of a process, which distinguishes it from a later one with the same id; None: it has ended."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
     except OSError:
@@ -366,7 +371,7 @@ def _born(pid: int) -> str | None:
     return None if fields[0] == "Z" else fields[19]
 
 
-def _command(pid: int) -> str:
+def _read_command(pid: int) -> str:
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")[:200]
     except OSError:

@@ -1,6 +1,6 @@
-"""The command line: ``chronos`` runs a server and looks after its store, ``chronosctl`` talks to a server.
+"""The command line: ``chronos`` runs a server and maintains its store, ``chronosctl`` is the client of a server.
 
 ``main`` has the two programs and turns errors into messages and exit codes; ``output`` writes. Command modules import
-click and ``output`` at their top and everything else inside their commands, because ``--help`` imports each of them.
-What a command does on the server belongs in ``chronos.service``.
+click and ``output`` at the top and everything else inside their commands, because ``--help`` imports all of them. Work
+that the server does for a command belongs in ``chronos.service``.
 """

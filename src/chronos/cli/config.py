@@ -1,4 +1,4 @@
-"""``chronos config``: what the server would be told, where each value came from, and what is wrong with it."""
+"""``chronos config``: show and check the configuration, and hash passwords for it."""
 
 import os
 import sys
@@ -20,24 +20,24 @@ def config_option(command: _Command) -> _Command:
         type=click.Path(dir_okay=False, path_type=Path),
         metavar="FILE",
         envvar="CHRONOS_CONFIG",
-        help="The configuration file.  [default: chronos.yaml, where there is one]",
+        help="The configuration file.  [default: chronos.yaml if it exists]",
     )
     return option(command)
 
 
 @click.group(short_help="Show or check the configuration.")
 def config() -> None:
-    """Show or check what a server started here would be told.
+    """Show or check the configuration of a server started here.
 
-    A file is overridden by variables (CHRONOS_SERVER__LISTEN is server.listen), which are overridden by flags.
+    Environment variables (CHRONOS_SERVER__LISTEN is server.listen) override the file. Flags override both.
     """
 
 
-@config.command(short_help="Print every setting and where it came from.")
+@config.command(short_help="Print every setting and its origin.")
 @config_option
 @output_option
 def show(config: Path | None, output: str) -> None:
-    """Print every setting with its value and where that came from: default, the file, a variable.
+    """Print every setting with its value and its origin: default, the file or a variable.
 
     Passwords are not shown.
 
@@ -51,18 +51,18 @@ def show(config: Path | None, output: str) -> None:
 
     loaded = load_config(config, os.environ, {})
     _warn(loaded.warnings)
-    found = setting_rows(loaded)
+    rows = setting_rows(loaded)
     if output == "table":
-        emit_table(("SETTING", "VALUE", "FROM"), [(row.name, row.text, row.origin) for row in found])
+        emit_table(("SETTING", "VALUE", "FROM"), [(row.name, row.text, row.origin) for row in rows])
     else:
-        listed = [{"name": row.name, "value": row.value, "from": row.origin, "about": row.about} for row in found]
-        emit_json(listed, lines=output == "jsonl")
+        items = [{"name": row.name, "value": row.value, "from": row.origin, "about": row.about} for row in rows]
+        emit_json(items, lines=output == "jsonl")
 
 
 @config.command(short_help="Check the configuration.")
 @config_option
 def validate(config: Path | None) -> None:
-    """Check the configuration without starting anything; every problem is told, with where it is.
+    """Check the configuration without starting a server. Reports every problem with its origin.
 
     \b
     Examples:
@@ -73,12 +73,12 @@ def validate(config: Path | None) -> None:
     from chronos.server.wiring import check_config
 
     _warn(check_config(read_config(config, os.environ, {})))
-    emit("the configuration is right")
+    emit("the configuration is valid")
 
 
 @config.command("hash-password", short_help="Hash a password for auth.users.")
 def hash_password() -> None:
-    """Ask for a password and print its hash, for auth.users in the configuration. A pipe is read up to its first line.
+    """Prompt for a password and print its hash, for auth.users in the configuration. From a pipe, read the first line.
 
     \b
     Examples:
@@ -92,7 +92,7 @@ def hash_password() -> None:
     else:
         password = "" if sys.stdin is None else sys.stdin.readline().rstrip("\r\n")
     if not password:
-        raise Invalid("there is no password to hash; type one, or send it through a pipe")
+        raise Invalid("no password was given; type one, or send it through a pipe")
     emit(make(password))
 
 

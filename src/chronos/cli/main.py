@@ -1,14 +1,14 @@
-"""The two programs, and the one place where errors become messages and exit codes.
+"""The programs ``chronos`` and ``chronosctl``, and the one place where errors become messages and exit codes.
 
 =====  ==================================================================
-0      done, or the reader of our output closed the pipe (``| head``)
-1      refused or failed: the message says why
-2      the command line is not understood: an unknown option, a missing
-       argument, a value out of its range
-3      there is no such thing
-4      a conflict: it is not as one believed, or exists already
+0      done, or the reader of the output closed the pipe (``| head``)
+1      refused or failed; the message says why
+2      invalid command line: an unknown option, a missing argument,
+       a value out of range
+3      not found
+4      conflict: the resource changed, or exists already
 5      no server can be reached
-6      the run that was waited for did not succeed
+6      the run that the command waited for did not succeed
 130    interrupted (Ctrl-C)
 =====  ==================================================================
 """
@@ -41,29 +41,42 @@ EXIT_ERROR = 1
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
 
-#: Modules that add verbs to a noun of another module.
+#: Modules that add verbs to the group of another module.
 VERBS = (jobs_apply, jobs_backfill, jobs_actions, jobs_create)
 #: The commands of ``chronosctl`` that need a server.
 NOUNS: tuple[click.Command, ...] = (
     *(jobs, executions, dlq, status, cluster, nodes, queues, namespaces, audit, tokens, users, context, login, logout),
 )
 ALIASES = {"runs": "executions"}
+_MIN_SIMILARITY = 0.75  # at click's own limit, "secrets" would suggest "users"
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
 class BrokenOutputPipe(Exception):
-    """The reader of our output closed the pipe."""
+    """The reader of the output closed the pipe."""
 
 
 class Program(click.Group):
-    """A group that ends with Chronos's messages and exit codes instead of click's."""
+    """A click group with the messages and exit codes of Chronos."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command. Raises BrokenOutputPipe for a closed pipe, for which click itself exits with 1."""
+        """Run the command. Raises ``BrokenOutputPipe`` for a closed pipe; click would exit with 1."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError as error:
             raise BrokenOutputPipe from error
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command. An unknown name gets a suggestion only if it is very similar to a known one."""
+        from difflib import get_close_matches
+
+        name = args[0]
+        is_unknown = not name.startswith("-") and self.get_command(ctx, name) is None
+        if is_unknown and not ctx.resilient_parsing and not get_close_matches(name, self.commands, 1, _MIN_SIMILARITY):
+            raise click.UsageError(f'unknown command "{name}"', ctx)
+        return super().resolve_command(ctx, args)
 
     def main(
         self,
@@ -74,7 +87,7 @@ class Program(click.Group):
         windows_expand_args: bool = True,
         **extra: Any,
     ) -> Any:
-        """Run, then exit. With ``standalone_mode=False`` errors are raised, as click's are."""
+        """Run and exit. With ``standalone_mode=False``, raise errors as click does."""
         prog_name = prog_name or self.name
 
         def run() -> Any:
@@ -88,24 +101,24 @@ class Program(click.Group):
             code = run()
             if sys.stdout is not None:
                 sys.stdout.flush()
-        except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - what it does not know it raises again
+        except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - _report raises unknown errors again
             code = _report(error)
         sys.exit(code if isinstance(code, int) else 0)
 
 
 def _report(error: BaseException) -> int:
-    """Say what went wrong, and give the exit code."""
+    """Print the error and return the exit code. Raises errors that it does not know."""
     match error:
         case click.Abort() | KeyboardInterrupt():
             if isinstance(error.__cause__ or error, KeyboardInterrupt):
-                signal.signal(signal.SIGINT, signal.SIG_IGN)  # pressed again, it changes nothing
+                signal.signal(signal.SIGINT, signal.SIG_IGN)  # ignore a second Ctrl-C
             return EXIT_INTERRUPTED
         case click.exceptions.NoArgsIsHelpError():
             error.show()
             return EXIT_USAGE
         case click.UsageError():
-            see = f"\n  {error.ctx.command_path} --help" if error.ctx else ""
-            emit_error(f"{error.format_message()}{see}")
+            help_hint = f"\n  {error.ctx.command_path} --help" if error.ctx else ""
+            emit_error(f"{error.format_message()}{help_hint}")
             return EXIT_USAGE
         case click.ClickException():
             emit_error(error.format_message())
@@ -118,14 +131,15 @@ def _report(error: BaseException) -> int:
             return 0
         case OSError():
             _silence_stdout()
-            emit_error(error.strerror or str(error))
+            reason = error.strerror or str(error)
+            emit_error(reason if error.filename is None else f"{error.filename}: {reason}")
             return EXIT_ERROR
         case _:
             raise error
 
 
 def _silence_stdout() -> None:
-    """What could not be written would be tried again, and complained about, when the interpreter ends."""
+    """Drop unwritten output, which Python would otherwise try to write again, with a warning, when it exits."""
     with suppress(OSError, ValueError, AttributeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -147,7 +161,7 @@ for command in (server, config, doctor, backup, restore):
 
 
 class CommandGroups(Program):
-    """A program whose commands may have a second name."""
+    """A program whose commands may have an alias."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         return super().get_command(ctx, ALIASES.get(cmd_name, cmd_name))
@@ -157,7 +171,7 @@ class CommandGroups(Program):
 @click.version_option(package_name="chronos-scheduler", message="%(prog)s %(version)s")
 @server_options
 def chronosctl(**_: str | None) -> None:
-    """Ask Chronos, the job scheduler: a server, or (schedule) nobody at all.
+    """Manage jobs on a Chronos server, or preview schedules offline.
 
     \b
     Examples:
@@ -168,11 +182,11 @@ def chronosctl(**_: str | None) -> None:
     """
 
 
-@chronosctl.command(short_help="Print the completion script of a shell.")
+@chronosctl.command(short_help="Print the completion script for a shell.")
 @click.argument("shell", type=click.Choice(("bash", "fish", "zsh")))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    """Print a script that completes commands, options and time zones in SHELL.
+    """Print the script that completes commands, options, jobs and time zones in SHELL.
 
     \b
     For bash, in ~/.bashrc:
@@ -186,10 +200,10 @@ def completion(ctx: click.Context, shell: str) -> None:
 
     root = ctx.find_root()
     program = root.command.name or ""
-    found = get_completion_class(shell)
-    assert found is not None
-    # The base class's source: bash's own would start a bash here only to learn its version.
-    emit(ShellComplete.source(found(root.command, {}, program, f"_{program.upper()}_COMPLETE")))
+    completion_class = get_completion_class(shell)
+    assert completion_class is not None
+    # The source of the base class: the one for bash would start a bash to check its version.
+    emit(ShellComplete.source(completion_class(root.command, {}, program, f"_{program.upper()}_COMPLETE")))
 
 
 chronosctl.add_command(schedule)

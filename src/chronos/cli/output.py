@@ -1,4 +1,4 @@
-"""Writing: data on stdout in the format asked for, messages on stderr, each as the stream can show it."""
+"""Output: data on stdout, messages on stderr, in characters and colours that the stream supports."""
 
 import os
 import sys
@@ -14,13 +14,13 @@ _PLAIN = str.maketrans({"–": "-", "−": "-", "×": "x", "’": "'", "…": ".
 
 
 def output_option(command: _Command) -> _Command:
-    """``-o FORMAT``, for a command that prints data; the argument is called ``output``."""
+    """``-o FORMAT``; the argument is called ``output``."""
     option = click.option("-o", "--output", type=click.Choice(FORMATS), default="table", show_default=True)
     return option(command)
 
 
 def emit_json(value: object, *, lines: bool) -> None:
-    """A value as one JSON document, or with ``lines`` on one line each: a list's items, else the value itself."""
+    """Write a value as one JSON document, or with ``lines`` one line per item of a list."""
     import json
 
     if not lines:
@@ -31,7 +31,7 @@ def emit_json(value: object, *, lines: bool) -> None:
 
 
 def emit_table(header: Sequence[str], rows: Iterable[Sequence[str]], *, headed: bool = True) -> None:
-    """Columns of text under a header, two blanks apart; without it where it was printed before."""
+    """Write rows in columns under a header. ``headed=False`` leaves the header out."""
     lines = [header, *rows]
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
     for number, line in enumerate(lines):
@@ -42,23 +42,23 @@ def emit_table(header: Sequence[str], rows: Iterable[Sequence[str]], *, headed: 
 
 
 def emit(text: str, *, mark: str = "", **style: Any) -> None:
-    """Data. ``style`` is click's, and applies to ``mark`` alone where there is one."""
+    """Write data. ``style`` is click's; it applies only to ``mark`` if there is one."""
     _write(sys.stdout, text, mark, style)
 
 
 def note(text: str) -> None:
-    """A message that is no error."""
+    """Write a message that is not an error."""
     _write(sys.stderr, text, "", {})
 
 
 def emit_error(text: str) -> None:
-    """An error: ``✗`` and what is wrong, on the first line."""
+    """Write an error, marked with ``✗``."""
     mark = "✗ " if _can_show(sys.stderr, "✗") else "error: "
     _write(sys.stderr, text, mark, {"fg": "red"})
 
 
 def _write(stream: IO[str] | None, text: str, mark: str, style: dict[str, Any]) -> None:
-    if stream is None:  # closed by whoever started us
+    if stream is None:  # the parent process closed it
         return
     text = _showable(text, stream)
     colour = _in_colour(stream)
@@ -70,12 +70,12 @@ def _write(stream: IO[str] | None, text: str, mark: str, style: dict[str, Any]) 
 
 
 def _in_colour(stream: IO[str]) -> bool:
-    """https://no-color.org: any value but an empty one turns colours off."""
+    """Whether to use colours. A non-empty NO_COLOR turns them off (https://no-color.org)."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def _showable(text: str, stream: IO[str]) -> str:
-    """Without characters that would steer the terminal, or that the stream's encoding does not have."""
+    """Escape control characters, and replace characters that the stream's encoding lacks."""
     text = "".join(c if c == "\n" or c.isprintable() else c.encode("unicode_escape").decode() for c in text)
     if not _can_show(stream, text):
         encoding = _encoding(stream)

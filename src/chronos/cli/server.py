@@ -1,4 +1,4 @@
-"""``chronos server``, ``doctor``, ``backup`` and ``restore``: a server in the foreground, and its store."""
+"""``chronos server``, ``doctor``, ``backup`` and ``restore``: run a server and maintain its store."""
 
 import os
 import sys
@@ -13,13 +13,13 @@ from chronos.cli.output import emit, note
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
-@click.command(short_help="Run a server until it is told to stop.")
+@click.command(short_help="Run a server in the foreground.")
 @config_option
-@click.option("--store", metavar="URL", help="Where jobs are kept, such as sqlite:///jobs.db or postgresql://…")
+@click.option("--store", metavar="URL", help="The store, such as sqlite:///jobs.db or postgresql://…")
 @click.option("--listen", metavar="HOST:PORT", help="The address of the API.  [default: 127.0.0.1:8080]")
-@click.option("--node-id", metavar="ID", help="This node's name.  [default: the host's]")
-@click.option("--no-scheduler", is_flag=True, help="Only work on what other nodes admit.")
-@click.option("--no-worker", is_flag=True, help="Only admit what is due; other nodes work on it.")
+@click.option("--node-id", metavar="ID", help="The name of this node.  [default: the host name]")
+@click.option("--no-scheduler", is_flag=True, help="Only run work that other nodes schedule.")
+@click.option("--no-worker", is_flag=True, help="Only schedule work; other nodes run it.")
 def server(
     config: Path | None,
     store: str | None,
@@ -30,9 +30,9 @@ def server(
 ) -> int:
     """Run a server: the scheduler, a worker and the API, in the foreground.
 
-    Without anything said, it listens on 127.0.0.1:8080 and keeps its data in ./chronos-data. Several servers on one
-    PostgreSQL database share the work. The first SIGTERM (or Ctrl-C) lets running work finish within the grace
-    period; the second one does not wait.
+    By default it listens on 127.0.0.1:8080 and stores its data in ./chronos-data. Several servers on one PostgreSQL
+    database share the work. The first SIGTERM (or Ctrl-C) lets running work finish within the grace period; the second
+    one stops it at once.
 
     \b
     Examples:
@@ -41,7 +41,7 @@ def server(
       chronos server --config chronos.yaml --store postgresql://chronos@db.example/chronos
     """
     if no_scheduler and no_worker:
-        raise click.UsageError("--no-scheduler and --no-worker together leave nothing to do.")
+        raise click.UsageError("--no-scheduler and --no-worker cannot be combined; leave one out")
     from chronos.server.config import read_config
     from chronos.server.process import serve
     from chronos.server.process_secrets import hide_credentials
@@ -50,7 +50,7 @@ def server(
     flags: dict[str, Any] = {"store": store, "server.listen": listen, "node.id": node_id}
     loaded = read_config(config, os.environ, flags)
     hide_credentials()
-    announce = note if loaded["logging.output"] == "stdout" else _announce  # among log lines it would be none
+    announce = note if loaded["logging.output"] == "stdout" else _announce  # keep the banner out of the log lines
     return serve(loaded, announce=announce, roles=Roles(schedules=not no_scheduler, works=not no_worker))
 
 
@@ -60,15 +60,14 @@ def _announce(text: str) -> None:
         sys.stdout.flush()
 
 
-@click.command(short_help="Check what a server needs.")
+@click.command(short_help="Check that a server can run here.")
 @config_option
-@click.option("--store", metavar="URL", help="The store.  [default: the configuration's]")
+@click.option("--store", metavar="URL", help="The store.  [default: store in the configuration]")
 def doctor(config: Path | None, store: str | None) -> int:
-    """Check the configuration, the store and its books, the clock, the disk, permissions and the port.
+    """Check the configuration, the store and its counters, the clock, the disk, permissions and the port.
 
-    A server that runs there already is asked whether it is ready.
-
-    Each check is one line; what is wrong says what to do. The exit code is 1 when something is.
+    If a server already listens on the port, check that it is ready. Each check is one line, and a problem says what to
+    do. The exit code is 1 if there is a problem.
 
     \b
     Examples:
@@ -88,10 +87,10 @@ def doctor(config: Path | None, store: str | None) -> int:
 
 @click.command(short_help="Copy the store to a file.")
 @click.argument("file", type=_FILE)
-@click.option("--store", metavar="URL", help="The store.  [default: the configuration's]")
+@click.option("--store", metavar="URL", help="The store.  [default: store in the configuration]")
 @config_option
 def backup(file: Path, store: str | None, config: Path | None) -> None:
-    """Copy the store to FILE, whole and consistent, while servers go on working.
+    """Copy the whole store to FILE. The copy is consistent; servers may keep running.
 
     \b
     Examples:
@@ -103,17 +102,17 @@ def backup(file: Path, store: str | None, config: Path | None) -> None:
     from chronos.server.backup import back_up
 
     asyncio.run(back_up(_store(store, config), file))
-    emit(f"{file} holds the store now, {file.stat().st_size:,} bytes")
+    emit(f"copied the store to {file}, {file.stat().st_size:,} bytes")
 
 
-@click.command(short_help="Make a backup the store again.")
+@click.command(short_help="Restore a backup.")
 @click.argument("file", type=_FILE)
-@click.option("--store", metavar="URL", help="Where it goes; must be free.  [default: the configuration's store]")
+@click.option("--store", metavar="URL", help="The new store; must not exist.  [default: store in the configuration]")
 @config_option
 def restore(file: Path, store: str | None, config: Path | None) -> None:
-    """Make the backup in FILE a store again, under a name that is free.
+    """Restore the backup in FILE to a store that does not exist yet.
 
-    What it holds is checked first. Stop servers that use the store before you put another in its place.
+    The backup is checked first. Stop the servers that use a store before you replace it.
 
     \b
     Examples:
@@ -126,11 +125,11 @@ def restore(file: Path, store: str | None, config: Path | None) -> None:
     start = "chronos server" if store is None else f"chronos server --store {store}"
     if store is None and config is not None:
         start += f" --config {config}"
-    emit(f"{restore_store(file, url)} is a store again; start a server on it: {start}")
+    emit(f"restored to {restore_store(file, url)}; start a server on it: {start}")
 
 
 def _store(store: str | None, config: Path | None) -> str:
-    """The store that ``--store`` names, or else the configuration."""
+    """Return the URL of the store: ``--store``, or else from the configuration."""
     from chronos.server.config import load_config
 
     return str(load_config(config, os.environ, {"store": store})["store"])

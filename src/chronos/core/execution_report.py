@@ -52,7 +52,7 @@ class Report(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def build_report(layout: Layout, group: TaskGroup, end: End | None) -> Report:
-    """Build the report of an execution that has ended, or of one in progress (``end`` is None)."""
+    """Build the report of an execution that has ended, or of one in progress (without ``end``)."""
     stopped: dict[tuple[ReasonCode, str | None], list[str]] = {}
     for task in group.tasks:
         by = task.stopped_by

@@ -107,7 +107,7 @@ class _LineWriterThread(threading.Thread):
 
     def run(self) -> None:
         while (line := self._lines.get()) is not None:
-            with suppress(OSError, ValueError):  # the reader is gone, and there is no other output
+            with suppress(OSError, ValueError):  # the reader is gone: drop the line
                 self._stream.write(f"{line}\n")
                 self._stream.flush()
 

@@ -1,4 +1,4 @@
-"""A copy of a store in one file, made while servers go on working."""
+"""Backup: a copy of a store in one file, made while servers keep running."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from chronos.errors import Invalid, NotFound
 
 
 async def back_up(url: str, target: Path) -> None:
-    """Copy a store to a file that does not exist yet."""
+    """Copy a store to a new file. Raises ``Invalid`` or ``NotFound`` if that is impossible."""
     _check_paths(url, target)
     store = make_store(url)
     await store.open()
@@ -18,11 +18,11 @@ async def back_up(url: str, target: Path) -> None:
 
 
 def _check_paths(url: str, target: Path) -> None:
-    """Refuse what cannot be copied, before a store is made only to be copied."""
+    """Check both ends first: opening a missing SQLite store would create it."""
     if is_in_memory(url):
-        raise Invalid("a store in memory belongs to the process that uses it; there is nothing to copy")
+        raise Invalid("a store in memory cannot be copied; name another with --store sqlite:///path/to/file.db")
     source = parse_sqlite_file(url)
     if source is not None and not source.exists():
         raise NotFound(f"{source} does not exist; name the store with --store sqlite:///path/to/file.db")
     if not target.parent.is_dir():
-        raise Invalid(f"{target.parent} is no folder; create it, or name another")
+        raise Invalid(f"{target.parent} is not a folder; create it, or name another")

@@ -1,7 +1,6 @@
-"""The system user that commands run as (``dispatcher.command.user``), and what of the server's it could get at.
+"""The system user that commands run as (``dispatcher.command.user``).
 
-The setting is worth something only while that user can neither read nor replace the store: a server that finds
-otherwise does not start.
+The setting protects the store only if that user can neither read nor replace it. A server does not start otherwise.
 """
 
 import os
@@ -22,10 +21,10 @@ _READ, _WRITE, _ENTER = 4, 2, 1
 
 
 def check_user(config: Config, name: str) -> None:
-    """Raise ``Invalid`` unless commands can run as this user, and it has no way to the store's files."""
+    """Raise ``Invalid`` unless commands can run as this user and it can neither read nor replace the store's files."""
     user = _SystemUser.of(find_user(SETTING, name))
     if user.uid == 0:
-        raise Invalid(f'{SETTING} is "{name}", which is root and so may do everything; name a user without privileges')
+        raise Invalid(f'{SETTING} is "{name}", which is root; name a user without privileges')
     for path in _store_files(config):
         if user.can_read(path):
             raise Invalid(f'{path} can be read by "{name}" ({SETTING}); chmod 600 {path}, or name another user')
@@ -34,21 +33,21 @@ def check_user(config: Config, name: str) -> None:
 
 
 def command_warnings(config: Config) -> tuple[str, ...]:
-    """What a person should know about the user that commands run as. Raises ``Invalid`` where it does not exist."""
+    """Return warnings about the user that commands run as. Raises ``Invalid`` if the user does not exist."""
     name = config[SETTING]
     if name is None:
         return ()
     try:
         user = _SystemUser.of(pwd.getpwnam(name))
     except KeyError:
-        raise Invalid(f'{SETTING} is "{name}", and there is no such user on this machine') from None
-    found: list[str] = []
+        raise Invalid(f'{SETTING} is "{name}", but this machine has no such user; create it, or name another') from None
+    warnings: list[str] = []
     if os.geteuid() != 0:
-        found.append(f"{SETTING} needs a server that runs as root; started as the present user it would not start")
+        warnings.append(f"{SETTING} needs a server that runs as root; started by the current user, it would not start")
     files = sorted({config.origins[setting] for setting in _SECRETS} - {"default"})
-    told = f'holds credentials and can be read by "{name}" ({SETTING}); chmod 600'
-    found += [f"{file} {told} {file}" for file in files if user.can_read(Path(file))]
-    return tuple(found)
+    problem = f'holds credentials and can be read by "{name}" ({SETTING}); chmod 600'
+    warnings += [f"{file} {problem} {file}" for file in files if user.can_read(Path(file))]
+    return tuple(warnings)
 
 
 def _store_files(config: Config) -> list[Path]:
@@ -61,7 +60,7 @@ def _store_files(config: Config) -> list[Path]:
 
 @dataclass(frozen=True, slots=True)
 class _SystemUser:
-    """A user and its groups, as the permissions of files see them."""
+    """A user with its groups, for checks of file permissions."""
 
     uid: int
     groups: frozenset[int]
@@ -71,11 +70,11 @@ class _SystemUser:
         return cls(entry.pw_uid, frozenset(os.getgrouplist(entry.pw_name, entry.pw_gid)))
 
     def can_read(self, path: Path) -> bool:
-        """Whether it may open a file; False where there is none."""
+        """Whether the user may read a file. False if the file does not exist."""
         return self._has_permission(path, _READ) and self._can_enter_parents(path)
 
     def can_replace(self, path: Path) -> bool:
-        """Whether it may put another file into the place of one that is not its own."""
+        """Whether the user may replace a file that belongs to another user."""
         folder = path.parent
         sticky = bool(folder.stat().st_mode & stat.S_ISVTX) and folder.stat().st_uid != self.uid
         return self._has_permission(folder, _WRITE) and not sticky and self._can_enter_parents(path)
@@ -85,8 +84,8 @@ class _SystemUser:
 
     def _has_permission(self, path: Path, bits: int) -> bool:
         try:
-            found = path.stat()
+            info = path.stat()
         except OSError:
             return False
-        shift = 6 if found.st_uid == self.uid else 3 if found.st_gid in self.groups else 0
-        return found.st_mode >> shift & bits == bits
+        shift = 6 if info.st_uid == self.uid else 3 if info.st_gid in self.groups else 0
+        return info.st_mode >> shift & bits == bits

@@ -1,4 +1,4 @@
-"""What the server is told: a file, overridden by variables, overridden by flags; and where each value came from."""
+"""The server's configuration: a file, overridden by variables, overridden by flags. Each value has an origin."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -13,41 +13,40 @@ from chronos.server.strict_yaml import read_yaml
 
 DEFAULT_FILE = Path("chronos.yaml")
 PREFIX = "CHRONOS_"
-DEFAULT = "default"  # the origin of what was not said
-_FLAGS = {"node.id": "--node-id"}  # where a flag is not called after the last part of its setting's name
+DEFAULT = "default"  # the origin of a setting that is not set
+_FLAGS = {"node.id": "--node-id"}  # flags that are not named after the last part of the setting
 #: Variables of the same prefix that are not settings.
 _CLIENT_VARIABLES = frozenset(
     {"CHRONOS_SERVER", "CHRONOS_TOKEN", "CHRONOS_NAMESPACE", "CHRONOS_CONTEXT", "CHRONOS_CONFIG"}
 )
 
-
-#: What somebody writes who does not know of the two underscores.
+#: Variables written with one underscore instead of two between the parts of a name.
 _SINGLE_UNDERSCORE_NAMES = {name.replace(".", "_"): name for name in BY_NAME if "." in name}
 _SECTIONS = {name[:at] for name in [*BY_NAME, *ALIASES] for at, letter in enumerate(name) if letter == "."}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """Every setting's value by its dotted name, and its origin: default, a file, a variable, a flag.
+    """The value and the origin (default, a file, a variable or a flag) of every setting, by its dotted name.
 
-    A setting with a problem has its default.
+    An invalid setting has its default value and is listed in ``problems``.
     """
 
     values: Mapping[str, Any]
     origins: Mapping[str, str]
     warnings: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
-    peers: str = ""  # where cluster.raft.peers names other servers; empty: nowhere
+    peers: str = ""  # the file that sets cluster.raft.peers; empty: none does
 
     def __getitem__(self, name: str) -> Any:
         return self.values[name]
 
     def is_default(self, name: str) -> bool:
-        """Whether no file, variable or flag sets it."""
+        """Whether no file, variable or flag sets this setting."""
         return self.origins[name] == DEFAULT
 
     def defaults(self) -> Settings:
-        """What falls from the server to every job."""
+        """Return the settings that apply to every job by default."""
 
         def us(name: str) -> int:
             return round(float(self[name]) * 1e6)
@@ -60,7 +59,7 @@ class Config:
                 max_us=us("defaults.retry.max_interval"),
             ),
             execution_timeout_us=us("defaults.execution_timeout"),
-            # Only where it was said: else webhooks have a timeout of their own.
+            # Only if it is set: webhooks have their own default.
             task_timeout_us=None if self.is_default("defaults.task_timeout") else us("defaults.task_timeout"),
             concurrency=Concurrency(limit=self["dispatcher.per_job_limit"]),
             overlap=Overlap(self["defaults.overlap"]),
@@ -76,17 +75,17 @@ class _Reading:
     problems: list[str] = field(default_factory=list)
     peers: str = ""
 
-    def take(self, name: str, value: Any, origin: str) -> None:
+    def set(self, name: str, value: Any, origin: str) -> None:
         try:
             self.values[name] = BY_NAME[name].read(value)
             self.origins[name] = origin
         except Invalid as error:
-            shown = "…" if BY_NAME[name].secret else repr(value)
-            self.problems.append(f"{origin}: {name} is {shown}, {error}")
+            text = "…" if BY_NAME[name].secret else repr(value)
+            self.problems.append(f"{origin}: {name} is {text}, {error}")
 
 
 def load_config(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, Any]) -> Config:
-    """Read the configuration. Raises ``Invalid`` with every problem, each with where it is; see ``read_config``."""
+    """Read the configuration. Raises ``Invalid`` with every problem and its origin; see ``read_config``."""
     config = read_config(file, environment, flags)
     if config.problems:
         raise config_error(config.problems)
@@ -94,14 +93,14 @@ def load_config(file: Path | None, environment: Mapping[str, str], flags: Mappin
 
 
 def config_error(problems: Iterable[str]) -> Invalid:
-    """The error that names every problem of a configuration."""
-    return Invalid("the configuration is not right:\n" + "\n".join(f"  {problem}" for problem in problems))
+    """Return the error that lists every problem of a configuration."""
+    return Invalid("the configuration is invalid:\n" + "\n".join(f"  {problem}" for problem in problems))
 
 
 def read_config(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, Any]) -> Config:
-    """Read the configuration with its problems. Raises ``Invalid`` only for a file that cannot be read at all.
+    """Read the configuration with its problems. Raises ``Invalid`` only if the file cannot be read.
 
-    ``file`` None: ``chronos.yaml`` where it exists. ``flags`` are settings by dotted name; None is "not given".
+    ``file`` None means ``chronos.yaml`` if it exists. ``flags`` are settings by dotted name; None means not given.
     """
     reading = _Reading()
     path = file if file is not None else (DEFAULT_FILE if DEFAULT_FILE.exists() else None)
@@ -110,7 +109,7 @@ def read_config(file: Path | None, environment: Mapping[str, str], flags: Mappin
     _read_environment(reading, environment)
     for name, value in flags.items():
         if value is not None:
-            reading.take(name, value, _FLAGS.get(name, f"--{name.rpartition('.')[2]}"))
+            reading.set(name, value, _FLAGS.get(name, f"--{name.rpartition('.')[2]}"))
     _derive_store(reading)
     return Config(
         values=reading.values,
@@ -122,17 +121,15 @@ def read_config(file: Path | None, environment: Mapping[str, str], flags: Mappin
 
 
 def _derive_store(reading: _Reading) -> None:
-    """The store is a file in the data directory, unless it is said where the store is."""
+    """Put the store into the data directory, unless ``store`` is set."""
     folder, origin = reading.values["cluster.data_dir"], reading.origins["cluster.data_dir"]
     if origin == DEFAULT:
         return
     if reading.origins["store"] == DEFAULT:
         reading.values["store"], reading.origins["store"] = f"sqlite:///{folder.rstrip('/')}/chronos.db", origin
     else:
-        said = reading.origins["store"]
-        reading.warnings.append(
-            f"{origin}: cluster.data_dir is left aside: {said} sets store, which says where data is"
-        )
+        store_origin = reading.origins["store"]
+        reading.warnings.append(f"{origin}: cluster.data_dir is ignored, because {store_origin} sets store")
 
 
 def _read_file(reading: _Reading, path: Path) -> None:
@@ -143,41 +140,43 @@ def _read_file(reading: _Reading, path: Path) -> None:
     except Invalid as error:
         raise Invalid(f"{path}: {error}") from None
     if len(documents) > 1 or not all(isinstance(document, dict) for document in documents):
-        raise Invalid(f"{path} must hold one mapping of settings, such as store: sqlite:///chronos-data/chronos.db")
+        raise Invalid(f"{path} must contain one mapping of settings, such as store: sqlite:///chronos-data/chronos.db")
     for name, value in _leaves("", documents[0] if documents else {}):
         known = ALIASES.get(name, name)
-        aside = next((why for prefix, why in IGNORED.items() if f"{name}.".startswith(f"{prefix}.")), None)
+        ignored = next((reason for prefix, reason in IGNORED.items() if f"{name}.".startswith(f"{prefix}.")), None)
         if known in BY_NAME:
-            reading.take(known, value, str(path))
+            reading.set(known, value, str(path))
         elif known in _SECTIONS and value in (None, {}):
-            continue  # a section with nothing in it
+            continue  # an empty section
         elif known in _SECTIONS:
             reading.problems.append(f"{path}: {name} is {value!r}, expected a mapping of settings")
-        elif aside is not None:
-            reading.warnings.append(f"{path}: {name} is left aside: {aside}")
+        elif ignored is not None:
+            reading.warnings.append(f"{path}: {name} is ignored: {ignored}")
             if f"{name}.".startswith(f"{PEERS}.") and value:
                 reading.peers = str(path)
         else:
-            reading.problems.append(f"{path}: there is no setting {name}{_suggest(name)}")
+            reading.problems.append(f"{path}: unknown setting {name}{_suggest(name)}")
 
 
 def _read_environment(reading: _Reading, environment: Mapping[str, str]) -> None:
     for variable, value in sorted(environment.items()):
         if not variable.startswith(PREFIX) or variable in _CLIENT_VARIABLES:
             continue
-        said = variable.removeprefix(PREFIX).lower().replace("__", ".")
-        name = ALIASES.get(said, said)
+        dotted = variable.removeprefix(PREFIX).lower().replace("__", ".")
+        name = ALIASES.get(dotted, dotted)
         if name in BY_NAME:
-            reading.take(name, value, variable)
+            reading.set(name, value, variable)
         elif variable.removeprefix(PREFIX).lower() in _SINGLE_UNDERSCORE_NAMES:
-            right = PREFIX + _SINGLE_UNDERSCORE_NAMES[variable.removeprefix(PREFIX).lower()].upper().replace(".", "__")
-            reading.problems.append(f"{variable}: the parts of a name are joined by two underscores: {right}")
+            correct = PREFIX + _SINGLE_UNDERSCORE_NAMES[variable.removeprefix(PREFIX).lower()].upper().replace(
+                ".", "__"
+            )
+            reading.problems.append(f"{variable}: use two underscores between the parts of a name: {correct}")
         elif "." in name:
-            reading.problems.append(f"{variable}: there is no setting {name}{_suggest(name)}")
+            reading.problems.append(f"{variable}: unknown setting {name}{_suggest(name)}")
 
 
 def _leaves(prefix: str, mapping: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Dotted names and values; a setting that is a mapping itself is not looked into."""
+    """Yield dotted names and values. A setting whose value is a mapping counts as one value."""
     for key, value in mapping.items():
         name = f"{prefix}{key}"
         if isinstance(value, dict) and value and name not in BY_NAME:
@@ -187,13 +186,13 @@ def _leaves(prefix: str, mapping: Mapping[str, Any]) -> Iterator[tuple[str, Any]
 
 
 def _suggest(name: str) -> str:
-    """A question after the setting that a wrong name comes closest to, or else after the nearest section."""
+    """Return a suggestion: the most similar setting, or else the most similar section."""
     section, dot, rest = name.partition(".")
     sections = {known.partition(".")[0] for known in BY_NAME if "." in known}
-    near = get_close_matches(section, sections, n=1)
-    found = (
+    near_sections = get_close_matches(section, sections, n=1)
+    matches = (
         get_close_matches(name, [*BY_NAME, *ALIASES], n=1)
-        or (get_close_matches(f"{near[0]}.{rest}", BY_NAME, n=1) if near and dot else [])
-        or near
+        or (get_close_matches(f"{near_sections[0]}.{rest}", BY_NAME, n=1) if near_sections and dot else [])
+        or near_sections
     )
-    return f"; did you mean {found[0]}?" if found else ""
+    return f"; did you mean {matches[0]}?" if matches else ""

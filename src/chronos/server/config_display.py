@@ -1,4 +1,4 @@
-"""The configuration as it may be shown: every setting as one would write it, without secrets."""
+"""The configuration for display: every setting as a user would write it, without secrets."""
 
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ _UNITS = ((3600, "h"), (60, "m"), (1, "s"))
 
 
 class SettingRow(NamedTuple):
-    """One setting: its value for programs and for people."""
+    """One setting with its value for programs (``value``) and for people (``text``)."""
 
     name: str
     value: Any
@@ -22,16 +22,16 @@ class SettingRow(NamedTuple):
 
 
 def setting_rows(config: Config) -> list[SettingRow]:
-    """All of them, in the order of the documentation."""
-    found = []
+    """Return all settings in the order of the documentation."""
+    rows = []
     for setting in SETTINGS:
-        value = _shown(setting, config[setting.name])
+        value = _display_value(setting, config[setting.name])
         origin = config.origins[setting.name]
-        found.append(SettingRow(setting.name, value, _text(value), origin, setting.about))
-    return found
+        rows.append(SettingRow(setting.name, value, _text(value), origin, setting.about))
+    return rows
 
 
-def _shown(setting: Setting, value: Any) -> Any:
+def _display_value(setting: Setting, value: Any) -> Any:
     if setting.secret:
         return dict.fromkeys(sorted(value), HIDDEN)
     if setting.name == "store":
@@ -46,20 +46,20 @@ def _shown(setting: Setting, value: Any) -> Any:
 
 
 def format_duration(seconds: float) -> str:
-    """``1h30m`` of 5400.0."""
-    whole = int(seconds)
-    if whole != seconds:
+    """Return ``1h30m`` for 5400.0."""
+    remaining = int(seconds)
+    if remaining != seconds:
         return f"{seconds:g}s"
     parts = []
     for length, unit in _UNITS:
-        count, whole = divmod(whole, length)
+        count, remaining = divmod(remaining, length)
         if count:
             parts.append(f"{count}{unit}")
     return "".join(parts) or "0s"
 
 
 def format_size(count: int) -> str:
-    """``2MiB`` of 2097152."""
+    """Return ``2MiB`` for 2097152."""
     for unit, width in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
         if count % (1 << width) == 0:
             return f"{count >> width}{unit}"
@@ -75,6 +75,6 @@ def _text(value: Any) -> str:
         case list():
             return ", ".join(map(str, value)) or "-"
         case dict():
-            return ", ".join(f"{name}: {one}" for name, one in value.items()) or "-"
+            return ", ".join(f"{name}: {item}" for name, item in value.items()) or "-"
         case _:
             return str(value) if value != "" else "-"

@@ -1,4 +1,4 @@
-"""The doctor: can a server live here? Each check is one line, and what is wrong says what to do."""
+"""``chronos doctor``: checks whether a server can run here. Each check is one line; a problem says what to do."""
 
 import http.client
 import json
@@ -21,16 +21,16 @@ from chronos.server.unsupported_jobs import UnsupportedField, find_unsupported_j
 from chronos.server.wiring import check_config
 from chronos.store.contract import Store
 
-MAX_SKEW_S = 1.0  # beyond which a node neither admits nor claims
-_REPLY_TIMEOUT_S = 10.0  # a server gives its store 5 s before it answers
+MAX_SKEW_S = 1.0  # with a larger skew, a node neither admits nor claims
+_REPLY_TIMEOUT_S = 10.0  # the server itself waits 5 s for its store
 _MAX_REPLY_BYTES = 1 << 16
-MAX_NAMED_JOBS = 20  # that are named when they ask for what does not exist
-MIN_FREE_BYTES = 512 << 20  # of free space, below which a store will not last
+MAX_NAMED_JOBS = 20  # in a finding about unsupported fields
+MIN_FREE_BYTES = 512 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One check: what was looked at, whether it is well, and what was found or what to do."""
+    """The result of one check: its subject, whether it passed, and the details or what to do."""
 
     subject: str
     ok: bool
@@ -40,19 +40,21 @@ class Finding:
 async def examine(
     file: Path | None, environment: Mapping[str, str], clock: Clock, *, store: str | None = None
 ) -> list[Finding]:
-    """Look at everything that can be looked at; what cannot, because something before it failed, is left out."""
+    """Run all checks. A check that needs an earlier one is left out if that one failed."""
     try:
         config = read_config(file, environment, {"store": store})
         warnings = check_config(config)
     except ChronosError as error:
         return [Finding(subject="configuration", ok=False, text=str(error))]
-    said = f"right, {len(warnings)} warnings: see chronos config validate" if warnings else "right"
-    findings = [Finding(subject="configuration", ok=True, text=said)]
+    text = f"valid, {len(warnings)} warnings: see chronos config validate" if warnings else "valid"
+    findings = [Finding(subject="configuration", ok=True, text=text)]
     path = parse_sqlite_file(config["store"])
     if path is not None:
         findings += _check_folder(path)
     if path is not None and not path.exists():
-        findings.append(Finding(subject="store", ok=True, text=f"{path} is not there yet; the first start creates it"))
+        findings.append(
+            Finding(subject="store", ok=True, text=f"{path} does not exist yet; the first start creates it")
+        )
         findings.append(Finding(subject="clock", ok=True, text=f"it is {_format_second(clock.now_us())}"))
     elif all(finding.ok for finding in findings):
         findings += await _check_store(config, clock)
@@ -60,28 +62,30 @@ async def examine(
 
 
 def _check_folder(path: Path) -> list[Finding]:
-    """The folder of a store in a file: there or to be made, writable, with room."""
-    home = next((folder for folder in (path.parent, *path.parent.parents) if folder.exists()), Path())
-    if not home.is_dir() or not os.access(home, os.W_OK | os.X_OK):
-        text = f"{home} may not be written by this user; change its owner or its permissions, or name another store"
+    """Check that the store's folder is writable, or can be created, and that there is free disk space."""
+    folder = next((parent for parent in path.parents if parent.exists()), Path())
+    if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+        text = f"{folder} is not writable for this user; change its owner or permissions, or name another store"
         return [Finding(subject="permissions", ok=False, text=text)]
     if path.exists() and not os.access(path, os.R_OK | os.W_OK):
-        text = f"{path} may not be read and written by this user; change its owner or its permissions"
+        text = f"{path} is not readable and writable for this user; change its owner or permissions"
         return [Finding(subject="permissions", ok=False, text=text)]
-    free = shutil.disk_usage(home).free
-    room = f"{free / (1 << 30):.1f} GiB free"
+    free = shutil.disk_usage(folder).free
+    free_text = f"{free / (1 << 30):.1f} GiB free"
     return [
-        Finding(subject="permissions", ok=True, text=f"{path} can be written"),
+        Finding(subject="permissions", ok=True, text=f"{path} is writable"),
         Finding(
             subject="disk space",
             ok=free >= MIN_FREE_BYTES,
-            text=room if free >= MIN_FREE_BYTES else f"only {room} where {path} is; make room, or move the store",
+            text=free_text
+            if free >= MIN_FREE_BYTES
+            else f"only {free_text} for {path}; free some space, or move the store",
         ),
     ]
 
 
 async def _check_store(config: Config, clock: Clock) -> list[Finding]:
-    """Reachable, sound, and with the same time."""
+    """Check that the store can be reached, is consistent, and agrees about the time."""
     store = make_store(config["store"])
     try:
         await store.open()
@@ -100,27 +104,26 @@ async def _check_open_store(store: Store, config: Config, clock: Clock) -> list[
     findings = [Finding(subject="store", ok=True, text=f"{describe_store(config['store'])}, {jobs:,} jobs")]
     faults = await store.verify()
     more = f", and {len(faults) - 1} more" if len(faults) > 1 else ""
-    text = f"{faults[0]}{more}; restore a backup, and report this" if faults else "what it counts is what it holds"
-    findings.append(Finding(subject="store's books", ok=not faults, text=text))
-    if refused := await store.check_statements():
-        more = f", and {len(refused) - 1} more" if len(refused) > 1 else ""
-        text = f"{refused[0]}{more}; was its schema changed by hand? If not, report this"
+    text = f"{faults[0]}{more}; restore a backup, and report this" if faults else "match the stored rows"
+    findings.append(Finding(subject="store counters", ok=not faults, text=text))
+    if failures := await store.check_statements():
+        more = f", and {len(failures) - 1} more" if len(failures) > 1 else ""
+        text = f"{failures[0]}{more}; was the schema changed by hand? If not, report this"
         findings.append(Finding(subject="statements", ok=False, text=text))
     return [*findings, *await _check_jobs(store), await _check_clock(store, clock)]
 
 
 async def _check_jobs(store: Store) -> list[Finding]:
-    """Jobs that were stored with what does not exist yet; none: nothing is said."""
+    """Report stored jobs that use fields which are not supported yet."""
     alerts, secrets = await find_unsupported_jobs(store, max_names=MAX_NAMED_JOBS)
     texts = {
-        "alerts, which do not exist yet: they run, and nothing is sent; remove the field": alerts,
-        "{{ secret.NAME }}, which does not exist yet: the tasks that use it fail; "
-        "write the value itself in its place": secrets,
+        "alerts, which are not supported yet: the jobs run, but no alerts are sent; remove the field": alerts,
+        "{{ secret.NAME }}, which is not supported yet: the tasks that use it fail; write the value instead": secrets,
     }
     return [
-        Finding(subject="jobs", ok=False, text=f"{_name_jobs(found)} with {text} (chronosctl jobs edit NAME)")
-        for text, found in texts.items()
-        if found.total
+        Finding(subject="jobs", ok=False, text=f"{_name_jobs(jobs)} with {text} (chronosctl jobs edit NAME)")
+        for text, jobs in texts.items()
+        if jobs.total
     ]
 
 
@@ -131,20 +134,20 @@ def _name_jobs(jobs: UnsupportedField) -> str:
 
 
 async def _check_clock(store: Store, clock: Clock) -> Finding:
-    """This machine's clock beside the store's own; a store without one remembers when its nodes were last heard of."""
-    asked_us, asked_s = clock.now_us(), monotonic()
-    told_us = await store.clock_us()
-    if told_us is not None:
-        took_us = round((monotonic() - asked_s) * 1e6)
-        skew_s = nearest_offset_us(0, remote_us=told_us, received_us=clock.now_us(), round_trip_us=took_us) / 1e6
+    """Compare this machine's clock with the store's, or else with the last heartbeat in the store."""
+    now_us, started_s = clock.now_us(), monotonic()
+    store_us = await store.clock_us()
+    if store_us is not None:
+        took_us = round((monotonic() - started_s) * 1e6)
+        skew_s = nearest_offset_us(0, remote_us=store_us, received_us=clock.now_us(), round_trip_us=took_us) / 1e6
         ok = abs(skew_s) <= MAX_SKEW_S
-        help_ = "" if ok else "; set this machine's clock (chrony, systemd-timesyncd): no work is started until then"
-        return Finding(subject="clock", ok=ok, text=f"{skew_s:+.3f} s from the store's{help_}")
-    heard_us = max((max(node.beat_us, node.stopped_us or 0) for node in await store.nodes()), default=0)
-    if heard_us - clock.now_us() <= MAX_SKEW_S * SECOND_US:
-        return Finding(subject="clock", ok=True, text=f"it is {_format_second(asked_us)}")
-    node_text = f"a node was alive at {_format_second(heard_us)}"
-    text = f"it is {_format_second(asked_us)}, and {node_text}; set this machine's clock"
+        advice = "" if ok else "; set this machine's clock (chrony, systemd-timesyncd): until then no work starts"
+        return Finding(subject="clock", ok=ok, text=f"{skew_s:+.3f} s from the store's clock{advice}")
+    last_beat_us = max((max(node.beat_us, node.stopped_us or 0) for node in await store.nodes()), default=0)
+    if last_beat_us - clock.now_us() <= MAX_SKEW_S * SECOND_US:
+        return Finding(subject="clock", ok=True, text=f"it is {_format_second(now_us)}")
+    node_text = f"a node was alive at {_format_second(last_beat_us)}"
+    text = f"it is {_format_second(now_us)}, but {node_text}; set this machine's clock"
     return Finding(subject="clock", ok=False, text=text)
 
 
@@ -163,7 +166,7 @@ def _check_port(config: Config) -> Finding:
 
 
 def _check_running_server(config: Config) -> Finding | None:
-    """What the server that listens there says of itself; None: it does not answer as a server of Chronos does."""
+    """Check the Chronos server that already listens on the port; None if another program does."""
     host, port = config["server.listen"]
     name = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     connection = http.client.HTTPConnection(name, port, timeout=_REPLY_TIMEOUT_S)
@@ -179,12 +182,14 @@ def _check_running_server(config: Config) -> Finding | None:
         return None
     if response.status == HTTPStatus.SERVICE_UNAVAILABLE:
         return Finding(subject="server", ok=False, text=f"{format_address(host, port)} is not ready: {_detail(body)}")
-    return Finding(subject="port", ok=True, text=f"{format_address(host, port)} is used by a server that runs already")
+    return Finding(
+        subject="port", ok=True, text=f"{format_address(host, port)} is used by a Chronos server that is ready"
+    )
 
 
 def _detail(body: bytes) -> str:
-    """The sentence in a refusal."""
+    """Return the detail of a problem."""
     try:
         return str(json.loads(body)["detail"])
     except (ValueError, KeyError, TypeError):
-        return "it does not say why"
+        return "no reason given"

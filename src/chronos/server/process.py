@@ -1,4 +1,4 @@
-"""The server as a process: it starts, greets, waits for a signal, drains, and ends with a status.
+"""The server process: start, banner, wait for a signal, drain, exit status.
 
 The first SIGTERM or SIGINT lets running work finish within the grace period; the second one skips the wait.
 """
@@ -18,7 +18,7 @@ from chronos.server.wiring import ALL_ROLES, Roles, check_config, engine_options
 from chronos.tuning import shorten_switch_interval, tune_garbage_collector, wait_for_task_or_signal
 
 DEFAULT_URL = "http://127.0.0.1:8080"
-try:  # where there is one for this platform: requests take less of its time than of asyncio's own
+try:  # if it is installed: it handles requests faster than asyncio's own loop
     from uvloop import new_event_loop as _new_loop
 except ImportError:
     _new_loop = asyncio.new_event_loop  # type: ignore[assignment]
@@ -31,7 +31,7 @@ log = line_logger("chronos.server")
 def serve(
     config: Config, *, announce: Callable[[str], None], roles: Roles = ALL_ROLES, clock: Clock | None = None
 ) -> int:
-    """Run a server until it is told to end; gives the status to exit with. Raises what kept it from starting."""
+    """Run a server until a signal ends it, and return the exit status. Raises the error that prevented the start."""
     warnings = check_config(config)
     options = engine_options(config, roles)
     output = config["logging.output"]
@@ -57,30 +57,30 @@ async def _run_until_signal(server: Server, announce: Callable[[str], None]) -> 
         starting.cancel()
         with suppress(asyncio.CancelledError):
             await starting
-        await server.stop()  # in case it had just been done
+        await server.stop()  # it may just have started
         return 0
     await starting
     tune_garbage_collector()
     announce(banner(server.config, server.url, is_new=not await server.has_jobs()))
-    over = asyncio.create_task(server.failed())
-    if number_ := await wait_for_task_or_signal(over, signals):
+    failure = asyncio.create_task(server.failed())
+    if number_ := await wait_for_task_or_signal(failure, signals):
         log.info("shutting down", signal=number_.name, grace_s=server.config["scheduler.grace_period"])
     stopping = asyncio.create_task(server.stop())
     if await wait_for_task_or_signal(stopping, signals):
-        log.info("not waiting any longer")
+        log.info("stopping without waiting for running work")
         await server.stop()
     await stopping
-    over.cancel()
-    [error] = await asyncio.gather(over, return_exceptions=True)
+    failure.cancel()
+    [error] = await asyncio.gather(failure, return_exceptions=True)
     if isinstance(error, Exception):
-        log.error("the engine broke, and the server ends", exc_info=error)
+        log.error("the engine failed; the server stops", exc_info=error)
         return 1
     log.info("stopped")
     return 0
 
 
 def banner(config: Config, address: str, *, is_new: bool) -> str:
-    """Where it is and where its data is; to somebody new, a first job."""
+    """Return the start message: the address, the store, and for a new store the commands for a first job."""
     authenticated = config["auth.type"] != "none"
     server_option = "" if authenticated or address == DEFAULT_URL else f" --server {address}"
     allowed = config["dispatcher.targets"]
@@ -94,7 +94,7 @@ def banner(config: Config, address: str, *, is_new: bool) -> str:
     if is_new:
         lines += [
             "",
-            "There are no jobs yet. A first one:",
+            "No jobs yet. Create your first one:",
             *([f"  chronosctl login {address}"] if authenticated else []),
             f"  chronosctl{server_option} jobs create hello --every 10s {target}",
             f"  chronosctl{server_option} executions watch hello",
@@ -103,8 +103,8 @@ def banner(config: Config, address: str, *, is_new: bool) -> str:
 
 
 def describe_store(url: str) -> str:
-    """Where a store is, in words."""
+    """Return the place of a store, without its password."""
     if is_in_memory(url):
-        return "in memory: everything is gone when the server stops"
+        return "in memory: all data is lost when the server stops"
     path = parse_sqlite_file(url)
     return hide_url_password(url) if path is None else str(path)

@@ -1,8 +1,8 @@
-"""Keeps the server's credentials away from what it starts: out of its environment, and its memory out of dumps.
+"""Hides the server's credentials from other processes, including the commands that it starts.
 
-``/proc/PID/environ`` shows the memory that a process began with, whatever it unset since; so that memory is
-overwritten. A process that is not dumpable leaves no core file, and other processes of its user can neither read its
-memory or environment nor attach to it.
+``/proc/PID/environ`` shows the initial environment even after a variable is unset, so that memory is overwritten. A
+process that is not dumpable leaves no core file, and other processes of its user can neither read its memory or
+environment nor attach to it.
 """
 
 import ctypes
@@ -13,25 +13,29 @@ from chronos.server.config import PREFIX
 from chronos.server.settings import SETTINGS
 
 _PR_SET_DUMPABLE = 4
-_CLIENT_VARIABLES = ("CHRONOS_TOKEN", "CHRONOS_SERVER")  # for chronosctl; an address may hold a password
+_CLIENT_VARIABLES = ("CHRONOS_TOKEN", "CHRONOS_SERVER")  # of chronosctl; a URL may contain a password
 #: Every variable that may hold a credential.
 CREDENTIALS = (
-    *(PREFIX + one.name.upper().replace(".", "__") for one in SETTINGS if one.secret or one.name == "store"),
+    *(
+        PREFIX + setting.name.upper().replace(".", "__")
+        for setting in SETTINGS
+        if setting.secret or setting.name == "store"
+    ),
     *_CLIENT_VARIABLES,
 )
 
 
 def hide_credentials() -> None:
-    """Take credentials out of this process's environment, and close its memory to others. Call it before threads."""
+    """Remove credentials from the environment and make the process undumpable. Call it before threads start."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.getenv.restype, libc.getenv.argtypes = ctypes.c_void_p, [ctypes.c_char_p]
     for name in CREDENTIALS:
         value = os.environb.get(name.encode())
         if value is None:
             continue
-        place = libc.getenv(name.encode())
-        if place is not None:
-            ctypes.memset(place, 0, len(value))
+        address = libc.getenv(name.encode())
+        if address is not None:
+            ctypes.memset(address, 0, len(value))
         del os.environ[name]
     if sys.platform == "linux":
         libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)

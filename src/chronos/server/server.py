@@ -1,9 +1,9 @@
-"""One server: store, engine, service and API put together, started and stopped in the right order.
+"""Server: composes store, engine, service and API, and starts and stops them in order.
 
 ::
 
     start   sockets ─► store ─► engine (registers the node) ─► API
-    stop    not ready any more ─► engine drains ─► API hangs up ─► runners ─► store
+    stop    not ready ─► engine drains ─► API closes connections ─► runners ─► store
 """
 
 import asyncio
@@ -39,14 +39,14 @@ from chronos.server.wiring import (
 )
 from chronos.store.contract import Store
 
-CLOSE_TIMEOUT_S = 3.0  # how long requests that are being answered may take when everything else is over
+CLOSE_TIMEOUT_S = 3.0  # for requests that are still being answered when everything else has stopped
 
 log = line_logger("chronos.server")
 _http = logging.getLogger("chronos.http")
 
 
 class _ClientErrorFilter(logging.Filter):
-    """What a client sent, or did not send to the end, is no fault of ours: it is told, and the log need not be."""
+    """Drops log records about malformed or incomplete requests: the client gets the error."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         error = record.exc_info[1] if record.exc_info else None
@@ -57,7 +57,7 @@ _http.addFilter(_ClientErrorFilter())
 
 
 class Server:
-    """A node with its API. ``start`` it, then ``stop`` it; ``stop`` again while it drains skips the wait."""
+    """A node with its API. A second call of ``stop`` ends the drain at once."""
 
     def __init__(self, config: Config, clock: Clock, roles: Roles = ALL_ROLES) -> None:
         self.config = config
@@ -72,10 +72,10 @@ class Server:
         self.recovered = 0
         self.port = 0
 
-    # --- life
+    # --- start and stop
 
     async def start(self) -> None:
-        """Everything, or nothing: what was begun is let go of again. Raises with a sentence that says what to do."""
+        """Start all parts. If one fails, stop the others and raise its error, which says what to do."""
         try:
             await self._start()
         except BaseException:
@@ -115,7 +115,7 @@ class Server:
             runners=runners,
             defaults=config.defaults(),
         )
-        metrics = self._watch(store, engine)
+        metrics = self._make_metrics(store, engine)
         api = make_api(
             service,
             store,
@@ -132,12 +132,12 @@ class Server:
         await engine.start()
         self._engine = engine
         metrics.set_failing_duties_source(lambda: len(engine.node.duties.failing))
-        self._stack.push_async_callback(engine.crash)  # drops whatever a stop has not ended
+        self._stack.push_async_callback(engine.crash)  # ends the work that a stop has not ended
         await self._serve(api, metrics, sockets)
         metrics.set_leader(self._roles.schedules)
 
     async def stop(self) -> None:
-        """Stop admitting and claiming, let the work finish within the grace period, then end. Again: wait no longer."""
+        """Stop admitting and claiming, and let work finish within the grace period. A second call does not wait."""
         if self._stopping is None:
             self._stopping = asyncio.create_task(self._stop())
         elif self._engine is not None:
@@ -145,7 +145,7 @@ class Server:
         await asyncio.shield(self._stopping)
 
     async def failed(self) -> None:
-        """Wait until the engine is over; raises what broke it, if something did."""
+        """Wait until the engine ends. Raises the error that ended it, if any."""
         if self._engine is not None:
             await self._engine.failed()
 
@@ -169,8 +169,8 @@ class Server:
         self._store = store
         return store
 
-    def _watch(self, store: Store, engine: Engine) -> Metrics:
-        """Metrics hear what happens."""
+    def _make_metrics(self, store: Store, engine: Engine) -> Metrics:
+        """Return metrics that observe the engine's events and the store's commits."""
         metrics = Metrics(
             store,
             self._clock,
@@ -184,28 +184,30 @@ class Server:
         return metrics
 
     async def _serve(self, api: Api, metrics: Metrics, sockets: list[Any]) -> None:
-        tell = _request_middleware(metrics, self.config["server.base_path"], self.config["metrics.prometheus.path"])
-        runner = api.runner(middlewares=(tell,), shutdown_timeout_s=CLOSE_TIMEOUT_S, logger=_http)
+        middleware = _request_middleware(
+            metrics, self.config["server.base_path"], self.config["metrics.prometheus.path"]
+        )
+        runner = api.runner(middlewares=(middleware,), shutdown_timeout_s=CLOSE_TIMEOUT_S, logger=_http)
         await runner.setup()
         self._stack.push_async_callback(runner.cleanup)
-        for one in sockets:
-            await web.SockSite(runner, one).start()
+        for listener in sockets:
+            await web.SockSite(runner, listener).start()
 
-    # --- what it says of itself
+    # --- status
 
     @property
     def url(self) -> str:
-        """The address to call it by, from this machine."""
+        """The server's URL, as seen from this machine."""
         return server_url(self.config["server.listen"][0], self.port, self.config["server.base_path"])
 
     async def has_jobs(self) -> bool:
-        """Whether anything was ever put into the store that is still there."""
+        """Whether the store contains jobs."""
         return self._store is not None and bool(sum((await self._store.counts()).jobs.values()))
 
     def status(self) -> dict[str, Any]:
-        """The node's own facts, for ``/readyz`` and ``/status``."""
+        """Return the state of this node, for ``/readyz`` and ``/status``."""
         engine, metrics = self._engine, self._metrics
-        reason = self._reason()
+        reason = self._not_ready_reason()
         broken = 0 if metrics is None else metrics.unschedulable_jobs
         held = 0 if metrics is None or not self._roles.schedules else max(0, metrics.active_jobs - broken)
         return {
@@ -223,8 +225,8 @@ class Server:
             "jobs_failed_to_recover": broken,
         }
 
-    def _reason(self) -> str | None:
-        """Why it is of no use at the moment; None: it is."""
+    def _not_ready_reason(self) -> str | None:
+        """Why the node is not ready; None if it is."""
         if self._draining:
             return "this node is shutting down"
         if self._engine is None:
@@ -232,33 +234,33 @@ class Server:
         if self._engine.node.fault is not None:
             return self._engine.node.fault
         for duty, failure in sorted(self._engine.node.duties.failing.items()):
-            return f"{duty} has failed the same way {failure.times} times in a row: {failure.error}"
+            return f"{duty} has failed {failure.times} times in a row with the same error: {failure.error}"
         return None
 
 
 def _request_middleware(metrics: Metrics, base_path: str, metrics_path: str) -> Middleware:
-    """Each request as a quiet log line; what stands in the store is read again before it is shown."""
-    shown = {f"{base_path}{metrics_path}", f"{base_path}/api/v1/status"}
-    lines = logging.getLogger("chronos.server")  # to be asked for each request, which it answers sooner than ``log``
+    """Return middleware that logs requests, and refreshes the metrics before it shows them."""
+    refreshing_paths = {f"{base_path}{metrics_path}", f"{base_path}/api/v1/status"}
+    logger = logging.getLogger("chronos.server")  # its isEnabledFor is faster than that of ``log``
 
     @web.middleware
-    async def tell(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if request.path in shown:
+    async def log_request(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if request.path in refreshing_paths:
             await metrics.refresh()
         loop = asyncio.get_running_loop()
-        began_s = loop.time()
+        started_s = loop.time()
         response = await handler(request)
-        broken = response.status >= 500
-        if broken or lines.isEnabledFor(logging.DEBUG):
-            (log.warning if broken else log.debug)(
+        has_failed = response.status >= 500
+        if has_failed or logger.isEnabledFor(logging.DEBUG):
+            (log.warning if has_failed else log.debug)(
                 "request",
                 method=request.method,
                 path=request.path,
                 status=response.status,
-                duration_s=round(loop.time() - began_s, 6),
+                duration_s=round(loop.time() - started_s, 6),
                 request_id=response.headers.get("X-Request-Id"),
                 **(about.log_fields() if (about := request.get(REQUEST_INFO)) is not None else {}),
             )
         return response
 
-    return tell
+    return log_request

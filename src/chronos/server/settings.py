@@ -1,6 +1,6 @@
-"""Every setting of the server: its name, how it is read, what it is without being said, what it is for.
+"""The table of all server settings: name, reader, default and description.
 
-One table, from which the file is checked, variables are named, and ``chronos config show`` is printed.
+The configuration file, the environment variables and ``chronos config show`` are all based on this table.
 """
 
 import ipaddress
@@ -27,7 +27,7 @@ _TRUE_WORDS, _FALSE_WORDS = ("true", "yes", "on", "1"), ("false", "no", "off", "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """One of them. ``read`` takes what a file, a variable or a flag holds and raises ``Invalid`` with "expected …"."""
+    """One setting. ``read`` converts a value of a file, variable or flag; it raises ``Invalid`` with "expected …"."""
 
     name: str  # dotted
     read: Reader
@@ -55,7 +55,7 @@ def flag(value: Any) -> bool:
 
 
 def whole_number(minimum: int, maximum: int = 10_000_000) -> Reader:
-    """A whole number between two."""
+    """Return a reader of a whole number within limits."""
 
     def read(value: Any) -> int:
         number = int(value) if isinstance(value, str) and _is_digits(value) else value
@@ -67,55 +67,55 @@ def whole_number(minimum: int, maximum: int = 10_000_000) -> Reader:
 
 
 def optional_whole_number(minimum: int) -> Reader:
-    """A whole number, or nothing (``null``), which is 0: without end."""
-    known = whole_number(minimum)
+    """Return a reader of a whole number; empty or ``null`` is 0, which means unlimited."""
+    read_number = whole_number(minimum)
 
     def read(value: Any) -> int:
-        return 0 if value is None or value in ("", "null") else int(known(value))
+        return 0 if value is None or value in ("", "null") else int(read_number(value))
 
     return read
 
 
 def number(minimum: float) -> Reader:
-    """A number, not below another."""
+    """Return a reader of a number with a minimum."""
 
     def read(value: Any) -> float:
         try:
-            found = math.nan if isinstance(value, bool) else float(value)
+            parsed = math.nan if isinstance(value, bool) else float(value)
         except (TypeError, ValueError):
-            found = math.nan
-        if not math.isfinite(found) or found < minimum:
+            parsed = math.nan
+        if not math.isfinite(parsed) or parsed < minimum:
             raise Invalid(f"expected a number, at least {minimum:g}")
-        return found
+        return parsed
 
     return read
 
 
 def optional_rate(value: Any) -> float | None:
-    """So many a second, or nothing: without limit."""
+    """A number per second; empty or ``null`` means unlimited."""
     if value is None or value in ("", "null"):
         return None
-    found = number(0)(value)
-    if not found:
+    rate = number(0)(value)
+    if not rate:
         raise Invalid("expected a number above 0, or nothing")
-    return float(found)
+    return float(rate)
 
 
 def duration(value: Any) -> float:
-    """Seconds, of ``30s``, ``1h30m``, ``PT5M`` or a number of seconds; at most a year."""
+    """Seconds, from ``30s``, ``1h30m``, ``PT5M`` or a number of seconds; at most a year."""
     try:
-        # A variable holds nothing but text, even where it is a number.
+        # The value of a variable is always text, even if it is a number.
         is_number = _is_digits(value) if isinstance(value, str) else not isinstance(value, bool)
-        found = float(value) if is_number else read_duration_us(text(value)) / SECOND_US
+        seconds = float(value) if is_number else read_duration_us(text(value)) / SECOND_US
     except (TypeError, ValueError, OverflowError):
-        found = math.nan
-    if not 0 <= found <= _YEAR_S:
+        seconds = math.nan
+    if not 0 <= seconds <= _YEAR_S:
         raise Invalid("expected a duration such as 30s, 5m or 1h30m")
-    return found
+    return seconds
 
 
 def size(value: Any) -> int:
-    """Bytes, of ``2MiB`` or a number of them."""
+    """Bytes, from ``2MiB`` or a number of bytes."""
     if isinstance(value, int) and not isinstance(value, bool) and value > 0:
         return value
     if isinstance(value, str):
@@ -127,23 +127,23 @@ def size(value: Any) -> int:
 
 
 def folder(value: Any) -> str:
-    """The path of a folder."""
-    found = text(value)
-    if not found.strip("/") or "\0" in found:
+    """The path of a folder, other than the root."""
+    path = text(value)
+    if not path.strip("/") or "\0" in path:
         raise Invalid("expected the path of a folder, such as /var/lib/chronos")
-    return found
+    return path
 
 
 def url_path(value: Any) -> str:
-    """The path of an address: ``/metrics``."""
-    found = text(value)
-    if _PATH.fullmatch(found) is None:
+    """The path of a URL, such as ``/metrics``."""
+    path = text(value)
+    if _PATH.fullmatch(path) is None:
         raise Invalid("expected a path such as /metrics")
-    return found
+    return path
 
 
 def one_of(*allowed: str) -> Reader:
-    """One of some words."""
+    """Return a reader of one of the allowed words."""
 
     def read(value: Any) -> str:
         if value not in allowed:
@@ -154,36 +154,36 @@ def one_of(*allowed: str) -> Reader:
 
 
 def texts(value: Any) -> tuple[str, ...]:
-    """A list of texts; in a variable, with commas between them, or as JSON."""
+    """A list of texts; in a variable separated by commas, or as JSON."""
     if isinstance(value, str):
         try:
-            found = json.loads(value)
+            items = json.loads(value)
         except ValueError:
-            found = None
-        value = found if isinstance(found, list) else [part.strip() for part in value.split(",") if part.strip()]
+            items = None
+        value = items if isinstance(items, list) else [part.strip() for part in value.split(",") if part.strip()]
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise Invalid("expected a list of texts")
     return tuple(value)
 
 
 def optional_texts(value: Any) -> tuple[str, ...] | None:
-    """A list of at least one text, or nothing: all there are."""
+    """A list of at least one text; empty or ``null`` means all."""
     if value is None or value in ("", "null"):
         return None
-    found = texts(value)
-    if not found:
+    items = texts(value)
+    if not items:
         raise Invalid("expected a list of at least one text, or nothing")
-    return found
+    return items
 
 
 def texts_of(*allowed: str) -> Reader:
-    """A list of some words."""
+    """Return a reader of a list of allowed words."""
 
     def read(value: Any) -> tuple[str, ...]:
-        found = texts(value)
-        if not set(found) <= set(allowed):
+        items = texts(value)
+        if not set(items) <= set(allowed):
             raise Invalid(f"expected a list of {', '.join(allowed)}")
-        return found
+        return items
 
     return read
 
@@ -193,23 +193,23 @@ def limits(value: Any) -> dict[str, int]:
     try:
         return read_limits(mapping(value))
     except Invalid as error:
-        said = str(error).replace("command.limits", "limits")
-        raise Invalid(f"expected limits such as {{cpu_s: 600, memory: 512MiB}}: {said}") from None
+        problem = str(error).replace("command.limits", "limits")
+        raise Invalid(f"expected limits such as {{cpu_s: 600, memory: 512MiB}}: {problem}") from None
 
 
 def networks(value: Any) -> tuple[str, ...]:
-    """Addresses and networks."""
-    found = texts(value)
-    for one in found:
+    """IP addresses and networks."""
+    items = texts(value)
+    for network in items:
         try:
-            ipaddress.ip_network(one)
+            ipaddress.ip_network(network)
         except ValueError:
             raise Invalid("expected addresses or networks, such as 10.0.0.1 or 10.0.0.0/8") from None
-    return found
+    return items
 
 
 def mapping(value: Any) -> dict[str, Any]:
-    """Names and what they stand for; in a variable, JSON."""
+    """A mapping; in a variable, JSON."""
     if isinstance(value, str):
         try:
             value = json.loads(value)
@@ -234,11 +234,11 @@ def labels(value: Any) -> dict[str, str]:
 
 def slots(value: Any) -> dict[str, int]:
     """Names and whole numbers; in a variable, ``mail=5,reports=2``."""
-    count = whole_number(1)
-    given = labels(value) if isinstance(value, str) else value
-    if not isinstance(given, Mapping):
+    read_count = whole_number(1)
+    counts = labels(value) if isinstance(value, str) else value
+    if not isinstance(counts, Mapping):
         raise Invalid("expected names and numbers, such as {mail: 5}; in a variable, mail=5,reports=2")
-    return {str(name): int(count(one)) for name, one in given.items()}
+    return {str(name): int(read_count(count)) for name, count in counts.items()}
 
 
 def _is_digits(value: str) -> bool:
@@ -246,7 +246,7 @@ def _is_digits(value: str) -> bool:
 
 
 def address(value: Any) -> tuple[str, int]:
-    """Host and port, of ``127.0.0.1:8080``, ``[::1]:8080`` or ``:8080`` (any address)."""
+    """Host and port, from ``127.0.0.1:8080``, ``[::1]:8080`` or ``:8080`` (all addresses)."""
     host, colon, port = text(value).rpartition(":")
     bare = host.removeprefix("[").removesuffix("]")
     if not colon or not _is_digits(port) or int(port) > 65_535 or (":" in bare and bare == host) or " " in bare:
@@ -255,83 +255,152 @@ def address(value: Any) -> tuple[str, int]:
 
 
 SETTINGS: tuple[Setting, ...] = (
-    Setting(name="store", read=text, default="sqlite:///chronos-data/chronos.db", about="where jobs are kept"),
-    Setting(name="cluster.data_dir", read=folder, default="chronos-data", about="the folder of a store that is a file"),
-    Setting(name="server.listen", read=address, default=("127.0.0.1", 8080), about="HOST:PORT of the API and the page"),
-    Setting(name="server.base_path", read=text, default="", about="a prefix of every path, behind a proxy"),
+    Setting(name="store", read=text, default="sqlite:///chronos-data/chronos.db", about="the URL of the store"),
+    Setting(name="cluster.data_dir", read=folder, default="chronos-data", about="the folder of a SQLite store"),
+    Setting(name="server.listen", read=address, default=("127.0.0.1", 8080), about="HOST:PORT of the API"),
+    Setting(name="server.base_path", read=text, default="", about="a prefix for all paths, behind a proxy"),
     Setting(name="server.request_limit", read=size, default=2 << 20, about="the largest request body"),
     Setting(name="server.request_timeout", read=duration, default=30.0, about="how long a request may take"),
-    Setting(name="server.write_timeout", read=duration, default=30.0, about="how long a client may take an answer"),
-    Setting(name="server.insecure", read=flag, default=False, about="listen beyond this machine without auth"),
-    Setting(name="server.hosts", read=texts, default=(), about="names it may be called by without auth"),
-    Setting(name="server.public_docs", read=flag, default=True, about="/docs and /openapi.json for anybody"),
-    Setting(name="server.trusted_proxies", read=networks, default=(), about="proxies whose forwarded address counts"),
-    Setting(name="node.id", read=optional_text, default=None, about="this node's name; the host's without it"),
-    Setting(name="node.labels", read=labels, default={}, about="labels that placement asks for"),
-    Setting(name="node.queues", read=texts, default=(), about="the queues it works on; none: all"),
-    Setting(name="scheduler.lookahead", read=duration, default=5.0, about="how far ahead due jobs are prepared"),
-    Setting(name="scheduler.tick_interval", read=duration, default=1.0, about="a safety net, not the clock"),
-    Setting(name="scheduler.reaper_interval", read=duration, default=5.0, about="how often dead nodes are looked for"),
-    Setting(name="scheduler.heartbeat_interval", read=duration, default=10.0, about="how often a node says it lives"),
-    Setting(name="scheduler.heartbeat_timeout", read=duration, default=30.0, about="the silence that means death"),
-    Setting(name="scheduler.grace_period", read=duration, default=30.0, about="from asking work to stop to forcing it"),
-    Setting(name="scheduler.timeout_grace", read=duration, default=2.0, about="the same after a timeout"),
     Setting(
-        name="dispatcher.max_concurrent", read=whole_number(1), default=100, about="executions at once on this node"
+        name="server.write_timeout", read=duration, default=30.0, about="how long a client may take to read a reply"
     ),
-    Setting(name="dispatcher.queue_slots", read=slots, default={}, about="of those, at most so many of a queue"),
+    Setting(name="server.insecure", read=flag, default=False, about="allow other machines without a login"),
+    Setting(name="server.hosts", read=texts, default=(), about="host names that are accepted without auth"),
+    Setting(name="server.public_docs", read=flag, default=True, about="/docs and /openapi.json need no login"),
+    Setting(
+        name="server.trusted_proxies", read=networks, default=(), about="proxies whose forwarded addresses are trusted"
+    ),
+    Setting(name="node.id", read=optional_text, default=None, about="the name of this node; default: the host name"),
+    Setting(name="node.labels", read=labels, default={}, about="labels of this node, for placement"),
+    Setting(name="node.queues", read=texts, default=(), about="the queues that this node works on; empty: all"),
+    Setting(name="scheduler.lookahead", read=duration, default=5.0, about="how far ahead due jobs are prepared"),
+    Setting(
+        name="scheduler.tick_interval",
+        read=duration,
+        default=1.0,
+        about="how often due jobs are checked as a safety net",
+    ),
+    Setting(name="scheduler.reaper_interval", read=duration, default=5.0, about="how often dead nodes are detected"),
+    Setting(
+        name="scheduler.heartbeat_interval", read=duration, default=10.0, about="the time between heartbeats of a node"
+    ),
+    Setting(
+        name="scheduler.heartbeat_timeout",
+        read=duration,
+        default=30.0,
+        about="without a heartbeat for this long, a node is dead",
+    ),
+    Setting(
+        name="scheduler.grace_period",
+        read=duration,
+        default=30.0,
+        about="how long work may take to stop before it is killed",
+    ),
+    Setting(name="scheduler.timeout_grace", read=duration, default=2.0, about="the same, after a timeout"),
+    Setting(
+        name="dispatcher.max_concurrent", read=whole_number(1), default=100, about="concurrent executions on this node"
+    ),
+    Setting(
+        name="dispatcher.queue_slots", read=slots, default={}, about="concurrent executions per queue on this node"
+    ),
     Setting(
         name="dispatcher.per_job_limit",
         read=whole_number(0),
         default=0,
-        about="executions of one job at once, where it sets no limit; 0: without limit",
+        about="concurrent executions of a job that sets no limit; 0: unlimited",
     ),
-    Setting(name="dispatcher.targets", read=optional_texts, default=None, about="the kinds of targets it allows"),
+    Setting(
+        name="dispatcher.targets", read=optional_texts, default=None, about="the allowed kinds of targets; default: all"
+    ),
     Setting(
         name="dispatcher.command.roles",
         read=texts_of("admin", "namespace_admin"),
         default=("admin",),
-        about="who may save jobs that run commands, where there is auth",
+        about="the roles that may save jobs with commands, if auth is on",
     ),
-    Setting(name="dispatcher.command.user", read=optional_text, default=None, about="whom commands run as"),
-    Setting(name="dispatcher.command.limits", read=limits, default={}, about="of every command; jobs may lower them"),
-    Setting(name="dispatcher.http.timeout", read=duration, default=30.0, about="of a webhook where no level sets one"),
-    Setting(name="dispatcher.http.allow_private", read=flag, default=False, about="webhooks into private networks"),
+    Setting(
+        name="dispatcher.command.user", read=optional_text, default=None, about="the system user that commands run as"
+    ),
+    Setting(
+        name="dispatcher.command.limits", read=limits, default={}, about="limits of every command; jobs may lower them"
+    ),
+    Setting(name="dispatcher.http.timeout", read=duration, default=30.0, about="the default timeout of a webhook"),
+    Setting(name="dispatcher.http.allow_private", read=flag, default=False, about="allow webhooks to private networks"),
     Setting(name="dispatcher.http.allow_hosts", read=texts, default=(), about="private hosts that webhooks may reach"),
     Setting(
-        name="dispatcher.http.max_idle_conns", read=whole_number(0), default=1_000, about="connections kept for reuse"
+        name="dispatcher.http.max_idle_conns",
+        read=whole_number(0),
+        default=1_000,
+        about="idle connections kept for reuse",
     ),
-    Setting(name="dispatcher.http.idle_conn_timeout", read=duration, default=4.0, about="how long one is kept"),
-    Setting(name="defaults.retry.max_attempts", read=optional_whole_number(1), default=3, about="1: no retries"),
-    Setting(name="defaults.retry.initial_interval", read=duration, default=1.0, about="before the second attempt"),
-    Setting(name="defaults.retry.multiplier", read=number(1), default=2.0, about="by which each pause grows"),
-    Setting(name="defaults.retry.max_interval", read=duration, default=3600.0, about="the longest pause"),
-    Setting(name="defaults.execution_timeout", read=duration, default=3600.0, about="of work, waiting not counted"),
-    Setting(name="defaults.task_timeout", read=duration, default=300.0, about="of one attempt"),
-    Setting(name="defaults.overlap", read=one_of(*Overlap), default="skip", about="while an earlier one is under way"),
-    Setting(name="defaults.recovery", read=one_of(*RecoveryStrategy), default="last", about="of missed instants"),
     Setting(
-        name="queue.max_pending", read=whole_number(1, 100_000_000), default=100_000, about="ready and queued; then 429"
+        name="dispatcher.http.idle_conn_timeout",
+        read=duration,
+        default=4.0,
+        about="how long an idle connection is kept",
     ),
-    Setting(name="queue.submit_rate", read=optional_rate, default=None, about="a client's submissions a second"),
-    Setting(name="auth.type", read=one_of("none", "basic"), default="none", about="who may come in"),
+    Setting(
+        name="defaults.retry.max_attempts",
+        read=optional_whole_number(1),
+        default=3,
+        about="attempts per task; 1: no retries",
+    ),
+    Setting(
+        name="defaults.retry.initial_interval", read=duration, default=1.0, about="the pause before the second attempt"
+    ),
+    Setting(name="defaults.retry.multiplier", read=number(1), default=2.0, about="the growth of each pause"),
+    Setting(name="defaults.retry.max_interval", read=duration, default=3600.0, about="the longest pause"),
+    Setting(
+        name="defaults.execution_timeout",
+        read=duration,
+        default=3600.0,
+        about="the time limit of an execution, without waiting",
+    ),
+    Setting(name="defaults.task_timeout", read=duration, default=300.0, about="the time limit of one attempt"),
+    Setting(
+        name="defaults.overlap",
+        read=one_of(*Overlap),
+        default="skip",
+        about="what to do while an earlier run is active",
+    ),
+    Setting(
+        name="defaults.recovery",
+        read=one_of(*RecoveryStrategy),
+        default="last",
+        about="what to do about missed instants",
+    ),
+    Setting(
+        name="queue.max_pending",
+        read=whole_number(1, 100_000_000),
+        default=100_000,
+        about="ready and queued executions; beyond that 429",
+    ),
+    Setting(
+        name="queue.submit_rate", read=optional_rate, default=None, about="requests for runs per second and client"
+    ),
+    Setting(name="auth.type", read=one_of("none", "basic"), default="none", about="how users log in"),
     Setting(name="auth.users", read=mapping, default={}, about="name: {password_hash, role}", secret=True),
     Setting(name="auth.tokens", read=mapping, default={}, about="name: {token_hash, role}", secret=True),
-    Setting(name="logging.level", read=one_of("debug", "info", "warning", "error"), default="info", about="how much"),
+    Setting(
+        name="logging.level",
+        read=one_of("debug", "info", "warning", "error"),
+        default="info",
+        about="the minimum level of log lines",
+    ),
     Setting(
         name="logging.format",
         read=one_of("json", "console"),
         default=None,
-        about="for machines or people; json, and console on a terminal, unless it is said",
+        about="default: console on a terminal, else json",
     ),
     Setting(name="logging.output", read=one_of("stderr", "stdout"), default="stderr", about="where log lines go"),
-    Setting(name="metrics.prometheus.enabled", read=flag, default=True, about="whether metrics can be read"),
-    Setting(name="metrics.prometheus.path", read=url_path, default="/metrics", about="where metrics are read"),
-    Setting(name="metrics.per_job", read=flag, default=True, about="a label for each job"),
+    Setting(name="metrics.prometheus.enabled", read=flag, default=True, about="whether metrics are served"),
+    Setting(name="metrics.prometheus.path", read=url_path, default="/metrics", about="the path of the metrics"),
+    Setting(name="metrics.per_job", read=flag, default=True, about="a label with the name of the job"),
 )
 BY_NAME = {setting.name: setting for setting in SETTINGS}
 
-#: Names that other documents use for the same things.
+#: Other names for the same settings.
 ALIASES = {
     "cluster.node_id": "node.id",
     "server.http.address": "server.listen",
@@ -345,12 +414,12 @@ ALIASES = {
     "dispatcher.concurrency.max_concurrent_jobs": "dispatcher.max_concurrent",
     "dispatcher.concurrency.per_job_limit": "dispatcher.per_job_limit",
 }
-#: What names the other servers of a cluster. A server that shares no store with them refuses to start.
+#: The setting with the other servers of a cluster. A server without a shared store refuses to start with it.
 PEERS = "cluster.raft.peers"
-#: Understood, and left aside with a warning: what is not built, or what Chronos does in another way.
+#: Settings that are accepted but ignored, with a warning that says why.
 IGNORED = {
-    PEERS: "servers work together by sharing a PostgreSQL store; a server with peers starts on no other",
+    PEERS: "servers work together by sharing a PostgreSQL store",
     "cluster.raft": "servers work together by sharing a PostgreSQL store",
-    "server.grpc": "there is no gRPC API",
-    "alerting": "there are no alerts yet",
+    "server.grpc": "Chronos has no gRPC API",
+    "alerting": "alerts are not supported yet",
 }

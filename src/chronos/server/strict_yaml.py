@@ -1,4 +1,4 @@
-"""YAML that somebody wrote, read strictly: no tags, no duplicate keys, no bombs."""
+"""Strict YAML reader for files that users write: no tags, no duplicate keys, bounded size, depth and aliases."""
 
 from collections.abc import Hashable
 from typing import Any
@@ -10,20 +10,20 @@ from chronos.errors import Invalid
 MAX_BYTES = 4 << 20
 MAX_DEPTH = 64
 MAX_ALIASES = 100
-MAX_REPEATED = 100_000  # values that aliases stand for, all together
-_CHARACTERS_PER_VALUE = 100  # of a text that count as one value more
+MAX_REPEATED = 100_000  # values that all aliases together expand to
+_CHARACTERS_PER_VALUE = 100  # so that long texts count as several values
 
 
 class _Strict(yaml.SafeLoader):
-    """The safe loader, which builds plain values only, with bounds and without surprises."""
+    """A safe loader with limits on depth and aliases, which rejects duplicate keys."""
 
     def __init__(self, stream: str) -> None:
         super().__init__(stream)
         self._depth = 0
         self._aliases = 0
-        self._values = 0  # read so far, those that aliases stand for included
-        self._repeated = 0  # of these
-        self._sizes: dict[yaml.Node, int] = {}  # values of what has an anchor, once all of it is read
+        self._values = 0  # read so far, including expanded aliases
+        self._repeated = 0  # values from aliases
+        self._sizes: dict[yaml.Node, int] = {}  # number of values of each complete anchor
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
@@ -33,7 +33,7 @@ class _Strict(yaml.SafeLoader):
         self._values += 1 + len(getattr(event, "value", "")) // _CHARACTERS_PER_VALUE
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            raise Invalid(f"it is nested more than {MAX_DEPTH} levels deep")
+            raise Invalid(f"the nesting is deeper than {MAX_DEPTH} levels; use fewer levels")
         try:
             node = super().compose_node(parent, index)
         finally:
@@ -43,18 +43,18 @@ class _Strict(yaml.SafeLoader):
         return node
 
     def _compose_alias(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        """What an alias stands for: a few lines of aliases of aliases would be billions of values."""
+        """Expand an alias. Limits are needed because a few nested aliases could expand to billions of values."""
         self._aliases += 1
         if self._aliases > MAX_ALIASES:
-            raise Invalid(f"it repeats itself with more than {MAX_ALIASES} aliases (*name)")
+            raise Invalid(f"more than {MAX_ALIASES} aliases (*name); use fewer")
         line = self.peek_event().start_mark.line + 1  # type: ignore[no-untyped-call]
         node = super().compose_node(parent, index)
         if node is None or node not in self._sizes:
-            raise Invalid(f"line {line}: an alias (*name) stands within what it names, which would have no end")
+            raise Invalid(f"line {line}: an alias (*name) refers to a value that contains it")
         self._values += self._sizes[node]
         self._repeated += self._sizes[node]
         if self._repeated > MAX_REPEATED:
-            raise Invalid(f"line {line}: its aliases (*name) stand for more than {MAX_REPEATED:,} values; write fewer")
+            raise Invalid(f"line {line}: the aliases (*name) expand to more than {MAX_REPEATED:,} values; use fewer")
         return node
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
@@ -64,13 +64,13 @@ class _Strict(yaml.SafeLoader):
             if not isinstance(key, str):
                 raise Invalid(f"line {key_node.start_mark.line + 1}: the key {key!r} is not text; write it in quotes")
             if key in seen:
-                raise Invalid(f'line {key_node.start_mark.line + 1}: "{key}" stands there twice')
+                raise Invalid(f'line {key_node.start_mark.line + 1}: the key "{key}" is given twice; remove one')
             seen.add(key)
         return super().construct_mapping(node, deep)
 
 
-# Dates stay text: a schedule reads them itself, with its own rules. As in YAML 1.2, only true and false are booleans:
-# on, off, yes and no are text, so that "on:" is a key.
+# Dates stay text, because schedules parse them with their own rules. As in YAML 1.2, only true and false are booleans;
+# on, off, yes and no are text, so that "on:" is a valid key.
 _Strict.yaml_implicit_resolvers = {
     first: [
         (tag, pattern)
@@ -82,9 +82,9 @@ _Strict.yaml_implicit_resolvers = {
 
 
 def read_yaml(text: str) -> list[Any]:
-    """The documents of a text. Raises ``Invalid`` with the line and what is wrong."""
+    """Return the documents of a text. Raises ``Invalid`` with the line and the problem."""
     if len(text) > MAX_BYTES:
-        raise Invalid(f"it is longer than {MAX_BYTES >> 20} MiB")
+        raise Invalid(f"the text is longer than {MAX_BYTES >> 20} MiB; split it")
     try:
         return [document for document in yaml.load_all(text, Loader=_Strict) if document is not None]
     except yaml.MarkedYAMLError as error:

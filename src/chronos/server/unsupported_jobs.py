@@ -1,4 +1,4 @@
-"""Stored jobs that ask for what does not exist yet: they were saved by a release that accepted it, and run on."""
+"""Stored jobs with fields that are not supported yet. An earlier release accepted them, and they still run."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
@@ -9,18 +9,18 @@ from chronos.runners.templates import has_secret_placeholder
 from chronos.store.contract import JobFilter, Store
 
 _PAGE = 1_000
-_TEMPLATES = ("argv", "env", "stdin")  # of a command; an ``http`` target has them everywhere
+_TEMPLATES = ("argv", "env", "stdin")  # fields of a command; all fields of an ``http`` target are templates
 
 
 class UnsupportedField(NamedTuple):
-    """The jobs that ask for one thing: how many, and the first names."""
+    """The number of jobs with an unsupported field, and the first names."""
 
     total: int
     names: tuple[str, ...]
 
 
 async def find_unsupported_jobs(store: Store, *, max_names: int) -> tuple[UnsupportedField, UnsupportedField]:
-    """The jobs with alerts, and those with a template that names a secret; the first ``shown`` names of each."""
+    """Find the jobs with alerts, and the jobs with a secret in a template; at most ``max_names`` names of each."""
     with_alerts: list[str] = []
     with_secrets: list[str] = []
     alerts = secrets = 0
@@ -51,7 +51,7 @@ def _uses_secrets(spec: JobSpec) -> bool:
 
 
 def _target_uses_secrets(target: Target) -> bool:
-    """Whether a template of a target names a secret."""
+    """Whether a template of a target refers to a secret."""
     options = target.options
     if target.kind == "command":
         options = {name: options[name] for name in _TEMPLATES if name in options}

@@ -1,4 +1,4 @@
-"""From settings to the parts that need them: each gets its own options, and what does not go together is refused."""
+"""Turns settings into the options of each part, and rejects settings that contradict each other."""
 
 import socket
 from collections.abc import Iterator, Mapping
@@ -17,12 +17,12 @@ from chronos.server.command_user import check_user, command_warnings
 from chronos.server.config import DEFAULT, Config, config_error
 from chronos.store.contract import Store
 
-_PLACEHOLDER = ("...", "…")  # at the end of a hash that an example leaves to its reader
+_PLACEHOLDER = ("...", "…")  # the end of an incomplete hash, as in examples
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Roles:
-    """Which halves of a node a server is."""
+    """Which roles a server has: it schedules, it works, or both."""
 
     schedules: bool = True
     works: bool = True
@@ -34,52 +34,51 @@ ALL_ROLES = Roles()
 def check_config(config: Config) -> tuple[str, ...]:
     """Return warnings about the configuration.
 
-    Raises ``Invalid`` with every problem at once: settings that were not understood and settings that do not go
-    together, each with where it was said.
+    Raises ``Invalid`` with every problem at once: invalid settings and settings that contradict each other, each with
+    its origin.
     """
     problems = list(config.problems)
 
     @contextmanager
-    def collected(origin: str) -> Iterator[None]:
+    def collect_problems(origin: str) -> Iterator[None]:
         try:
             yield
         except Invalid as error:
             problems.append(str(error) if origin == DEFAULT else f"{origin}: {error}")
 
-    with collected(config.origins["store"]):
+    with collect_problems(config.origins["store"]):
         make_store(config["store"])
-    with collected(config.peers):
+    with collect_problems(config.peers):
         _reject_peers(config)
-    with collected(config.origins["scheduler.heartbeat_timeout"]):
+    with collect_problems(config.origins["scheduler.heartbeat_timeout"]):
         engine_options(config, ALL_ROLES)
-    with collected(config.origins["server.base_path"]):
+    with collect_problems(config.origins["server.base_path"]):
         api_options(config)
-    with collected(config.origins["auth.users"]):
+    with collect_problems(config.origins["auth.users"]):
         users, warnings = read_config_users(config)
-    with collected(config.origins["auth.tokens"]):
+    with collect_problems(config.origins["auth.tokens"]):
         tokens = read_config_tokens(config)
-    with collected(config.origins["dispatcher.targets"]):
+    with collect_problems(config.origins["dispatcher.targets"]):
         allowed_targets(config)
     if problems:
         raise config_error(problems)
     warnings += command_warnings(config)
     if config["auth.type"] != "none" and not users and not tokens:
-        warnings += ("nobody can log in, but with a token of the store: add somebody to auth.users",)
+        warnings += ("no user can log in; only tokens of the store work: add a user to auth.users",)
     return (*config.warnings, *warnings)
 
 
 def _reject_peers(config: Config) -> None:
-    """Servers that know of each other and share no store would each run every job."""
+    """Reject peers without a shared store: each server would run every job."""
     if config.peers and not is_shared(config["store"]):
         raise Invalid(
-            "cluster.raft.peers names other servers, and this one shares no store with them: each "
-            "would run every job; set store to one PostgreSQL database for all of them "
-            "(postgresql://user@host/database), or leave cluster.raft.peers out"
+            "cluster.raft.peers names other servers, but the store is not shared, so each server would run every job; "
+            "set store to one PostgreSQL database for all of them (postgresql://user@host/database), or remove "
+            "cluster.raft.peers"
         )
 
 
 def engine_options(config: Config, roles: Roles) -> EngineOptions:
-    """What the node is told."""
     return EngineOptions(
         node_name=config["node.id"] or socket.gethostname(),
         slots=config["dispatcher.max_concurrent"],
@@ -99,7 +98,7 @@ def engine_options(config: Config, roles: Roles) -> EngineOptions:
 
 
 def webhook_options(config: Config) -> WebhookOptions:
-    """Where webhooks may go."""
+    """Return the limits of webhooks."""
     return WebhookOptions(
         allow_private=config["dispatcher.http.allow_private"],
         allow_hosts=config["dispatcher.http.allow_hosts"],
@@ -110,18 +109,17 @@ def webhook_options(config: Config) -> WebhookOptions:
 
 
 def allowed_targets(config: Config) -> tuple[str, ...] | None:
-    """The kinds of targets that jobs may have here; None: all."""
+    """Return the kinds of targets that jobs may have; None means all. Raises ``Invalid`` for an unknown kind."""
     allowed: tuple[str, ...] | None = config["dispatcher.targets"]
     known = list_target_kinds()
     for kind in allowed or ():
         if kind not in known:
-            told = f'dispatcher.targets names "{kind}", which nothing here can run'
-            raise Invalid(f"{told}; known are {', '.join(known)}")
+            raise Invalid(f'dispatcher.targets has the unknown kind "{kind}"; use {", ".join(known)}')
     return allowed
 
 
 def command_rules(config: Config) -> CommandRules:
-    """What holds for every command. Raises ``Invalid`` where this process cannot run them as the user named."""
+    """Return the rules for all commands. Raises ``Invalid`` if they cannot run as the configured user."""
     rules = CommandRules(user=config["dispatcher.command.user"], limits=config["dispatcher.command.limits"])
     if rules.user is not None:
         check_user(config, rules.user)
@@ -129,7 +127,6 @@ def command_rules(config: Config) -> CommandRules:
 
 
 def api_options(config: Config) -> ApiOptions:
-    """What the API is told."""
     options = ApiOptions(
         base_path=config["server.base_path"],
         request_limit=config["server.request_limit"],
@@ -147,7 +144,7 @@ def api_options(config: Config) -> ApiOptions:
 
 
 def make_access(config: Config, clock: Clock, store: Store) -> Access:
-    """Who may come in."""
+    """Return the access control: the users and tokens of the configuration and of the store."""
     if config["auth.type"] == "none":
         return Access(clock)
     users, _ = read_config_users(config)
@@ -155,27 +152,27 @@ def make_access(config: Config, clock: Clock, store: Store) -> Access:
 
 
 def read_config_users(config: Config) -> tuple[dict[str, Mapping[str, Any]], tuple[str, ...]]:
-    """The users, and a sentence for each that cannot come in. A hash alone is that of an admin."""
+    """Return the users, and a warning for each who cannot log in. A bare hash means an admin."""
     users: dict[str, Mapping[str, Any]] = {}
-    left_out: list[str] = []
+    warnings: list[str] = []
     for name, entry in config["auth.users"].items():
-        said = {"password_hash": entry, "role": "admin"} if isinstance(entry, str) else entry
-        hashed = said.get("password_hash") if isinstance(said, Mapping) else None
+        user = {"password_hash": entry, "role": "admin"} if isinstance(entry, str) else entry
+        hashed = user.get("password_hash") if isinstance(user, Mapping) else None
         if isinstance(hashed, str) and hashed.endswith(_PLACEHOLDER):
-            left_out.append(
-                f"auth.users.{name} cannot log in: its password_hash is only the beginning of one; "
-                "make a whole one with chronos config hash-password"
+            warnings.append(
+                f"auth.users.{name} cannot log in: its password_hash is incomplete; "
+                "create one with chronos config hash-password"
             )
         else:
-            users[name] = said
+            users[name] = user
     if config["auth.type"] == "none":
         return {}, ()
     read_users(users)
-    return users, tuple(left_out)
+    return users, tuple(warnings)
 
 
 def read_config_tokens(config: Config) -> list[ApiToken]:
-    """The tokens of the configuration."""
+    """Return the tokens of the configuration. Raises ``Invalid`` for an invalid token."""
     tokens = read_tokens(config["auth.tokens"])
     for token in tokens:
         read_grant(f"auth.tokens.{token.name}", {"role": token.role, "namespaces": token.namespaces})
@@ -183,7 +180,7 @@ def read_config_tokens(config: Config) -> list[ApiToken]:
 
 
 def create_data_folder(config: Config) -> None:
-    """Create the folder that the store's file goes into, for its owner alone."""
+    """Create the folder of the store's file, readable only for its owner."""
     data = parse_sqlite_file(config["store"])
     if data is None or data.parent.exists():
         return

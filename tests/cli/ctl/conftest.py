@@ -1,4 +1,4 @@
-"""A server for each test, and a configuration folder that is nobody's."""
+"""A server and an empty configuration folder for each test."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,12 +17,12 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def served() -> Iterator[Served]:
-    with serving() as found:
-        yield found
+    with serving() as served:
+        yield served
 
 
 @pytest.fixture(scope="module")
 def shared() -> Iterator[Served]:
-    """For tests that leave nothing behind."""
-    with serving() as found:
-        yield found
+    """A server for tests that change nothing."""
+    with serving() as served:
+        yield served

@@ -1,4 +1,4 @@
-"""Which server is asked, who is asking, and what the server says of itself."""
+"""The choice of the server, credentials, and the commands that show the server's state."""
 
 import stat
 import time
@@ -20,9 +20,9 @@ def test_status_nodes_queues_audit(served: Served) -> None:
     run = served.ctl("jobs", "run", "slow").stdout.strip()
     while served.rest(f"/executions/{run}")["status"] != "running":  # from then on nothing changes
         time.sleep(0.01)
-    said = served.json("status")
-    assert said["jobs_persisted"] == 1
-    assert set(said) == set(served.rest("/status"))
+    status = served.json("status")
+    assert status["jobs_persisted"] == 1
+    assert set(status) == set(served.rest("/status"))
     shown = served.ctl("status").stdout
     assert served.url in shown
     assert "jobs.active" in shown
@@ -59,23 +59,23 @@ def test_contexts(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     served.ctl("context", "set", "odd", "--url", "ftp://x", code=1)
 
 
-def test_a_contexts_token_is_for_its_own_server() -> None:
+def test_a_contexts_token_is_sent_only_to_its_server() -> None:
     write_contexts(Contexts(current="here", servers={"here": ServerContext(url="http://here", token="t0ken")}))
-    nothing: dict[str, str | None] = {"server": None, "context": None, "namespace": None}
-    assert choose_server(**nothing, environment={}).token == "t0ken"
-    assert choose_server(**{**nothing, "server": "http://elsewhere"}, environment={}).token is None
-    assert choose_server(**nothing, environment={"CHRONOS_SERVER": "http://elsewhere"}).token is None
-    assert choose_server(**nothing, environment={"CHRONOS_TOKEN": "mine"}).token == "mine"
+    unset: dict[str, str | None] = {"server": None, "context": None, "namespace": None}
+    assert choose_server(**unset, environment={}).token == "t0ken"
+    assert choose_server(**{**unset, "server": "http://elsewhere"}, environment={}).token is None
+    assert choose_server(**unset, environment={"CHRONOS_SERVER": "http://elsewhere"}).token is None
+    assert choose_server(**unset, environment={"CHRONOS_TOKEN": "mine"}).token == "mine"
 
 
-def test_a_contexts_namespace(served: Served) -> None:
+def test_a_context_has_a_namespace(served: Served) -> None:
     served.ctl("context", "set", "billing", "--url", served.url, "--default-namespace", "billing")
     away = {"CHRONOS_SERVER": ""}
     served.ctl("jobs", "create", "invoice", "--schedule", "manual", "--", "true", env=away)
     assert served.rest("/jobs/invoice?namespace=billing")["namespace"] == "billing"
 
 
-def test_a_broken_file_of_contexts(served: Served) -> None:
+def test_an_invalid_file_of_contexts_is_named(served: Served) -> None:
     contexts_file().parent.mkdir(parents=True)
     for text in ("{", '{"contexts": []}', '{"contexts": {"a": {"address": 1}}}'):
         contexts_file().write_text(text)
@@ -85,7 +85,7 @@ def test_a_broken_file_of_contexts(served: Served) -> None:
 def test_users_and_tokens() -> None:
     with serving(users=USERS) as served:
         refused = served.ctl("jobs", "list", code=1)
-        assert "sign in with: chronosctl login URL\n  or set CHRONOS_TOKEN" in refused.stderr
+        assert "sign in: chronosctl login URL\n  or set CHRONOS_TOKEN" in refused.stderr
         ana = {"CHRONOS_SERVER": served.url.replace("//", "//ana:secret@")}
         assert served.ctl("users", "-o", "name", env=ana).stdout == "ana\neve\n"
         assert "would be created" in served.ctl("tokens", "create", "ci", "--dry-run", env=ana).stderr
@@ -103,13 +103,13 @@ def test_users_and_tokens() -> None:
         assert "ana:…@127.0.0.1:9 cannot be reached" in secret.stderr
 
 
-def test_a_base_path() -> None:
+def test_the_url_may_have_a_base_path() -> None:
     with serving(options=ApiOptions(base_path="/chronos")) as served:
         served.create()
         assert served.ctl("jobs", "list", "-o", "name").stdout == "hello\n"
 
 
-def test_a_full_queue_is_tried_again_and_then_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_queue_is_retried_and_then_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
     monkeypatch.setattr("chronos.cli.ctl.client.time.sleep", pauses.append)
     with serving(works=False, max_pending=1) as served:

@@ -1,4 +1,4 @@
-"""Every example in the help of a command, and every one on the reference page, does what it says."""
+"""Every example in the help of a command and on the reference page works."""
 
 import re
 import shlex
@@ -26,7 +26,7 @@ command: {argv: [echo, done]}
 APPROVAL = '{"name": "release", "schedule": "manual", "tasks": [{"name": "a", "wait": {"signal": "approved"}}]}'
 EXAMPLE = re.compile(r"^ +((?:EDITOR=\S+ )?chronosctl (?!schedule|completion).*)$", re.MULTILINE)
 FOREVER = re.compile(r"--watch|executions watch (?!ID)")
-ONCE = "echo hi; test -e failed || { touch failed; exit 1; }"  # fails the first time, and never again
+ONCE = "echo hi; test -e failed || { touch failed; exit 1; }"  # fails only the first time
 
 
 def helps(command: click.Command) -> Iterator[str]:
@@ -50,14 +50,14 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def known(place: Path) -> Iterator[Served]:
-    """A server that knows its users, for one of them."""
+    """A server with a user, whose credentials are in the URL."""
     users = {"ana": {"password_hash": SECRET, "role": "admin"}}
     with serving(users=users) as served:
         served.url = served.url.replace("//", "//ana:secret@")
         yield served
 
 
-def test_there_are_examples() -> None:
+def test_every_command_has_examples() -> None:
     silent = [noun.name for noun in NOUNS for text in helps(noun) if not EXAMPLE.search(text)]
     assert not silent
     assert len(EXAMPLES) > 40
@@ -72,7 +72,7 @@ def test_examples_of_help_run(example: str, known: Served, place: Path) -> None:
 
 
 @pytest.mark.parametrize("example", [example for example in EXAMPLES if FOREVER.search(example)])
-def test_examples_that_go_on_run(example: str, known: Served, place: Path) -> None:
+def test_endless_examples_run(example: str, known: Served, place: Path) -> None:
     prepare(known, example, place)
     _, arguments = parsed(example)
     with subprocess.Popen([PROGRAM, "--server", known.url, *arguments], stdout=subprocess.PIPE) as process:
@@ -83,7 +83,7 @@ def test_examples_that_go_on_run(example: str, known: Served, place: Path) -> No
 
 
 def prepare(served: Served, example: str, place: Path) -> str:
-    """Make what an example speaks of; gives what ID stands for in it."""
+    """Create what an example needs, and return the ID in it."""
     if "create hello" not in example:
         served.create("hello", "sh", "-c", f"cd '{place}'; {ONCE}", schedule="@every 1h")
         served.ctl("jobs", "edit", "hello", env={"EDITOR": "sed -i s/1h/2h/"})
@@ -109,7 +109,7 @@ def waiting(served: Served) -> str:
     run = served.ctl("jobs", "run", "release").stdout.strip()
     until_s = time.monotonic() + 60
     while "waiting" not in served.ctl("executions", "get", run).stdout:
-        assert time.monotonic() < until_s, "it does not come to wait"
+        assert time.monotonic() < until_s, "the execution does not wait"
         time.sleep(0.01)
     return run
 
@@ -126,11 +126,11 @@ BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"^\$ (chronosctl (?!schedule|completion).*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
 
 
-def test_the_page_tells_what_happens(served: Served, place: Path) -> None:
-    """In order, on one server. ``…`` in the output stands for what differs from time to time."""
-    told = COMMAND.findall("".join(BLOCK.findall(PAGE.read_text())))
-    assert len(told) > 10
-    for command, output in told:
+def test_the_page_shows_the_real_output(served: Served, place: Path) -> None:
+    """Run the commands in order on one server. ``…`` stands for varying output."""
+    examples = COMMAND.findall("".join(BLOCK.findall(PAGE.read_text())))
+    assert len(examples) > 10
+    for command, output in examples:
         result = CliRunner().invoke(chronosctl, parsed(command)[1], env={"CHRONOS_SERVER": served.url})
         expected = re.sub(r"(\\ ){2,}", r" {2,}", re.escape(output)).replace("…", ".*")  # a slow run widens a column
         assert re.fullmatch(expected, result.output, re.DOTALL), f"{command}\n{result.output}"

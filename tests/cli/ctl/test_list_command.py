@@ -1,4 +1,4 @@
-"""Every noun has verbs; of those that are mostly listed the verb may be left out."""
+"""Every noun has verbs, and some nouns have the default verb ``list``."""
 
 import json
 import os
@@ -17,19 +17,19 @@ LISTED = ["nodes", "queues", "ns", "audit"]
 
 
 @pytest.fixture(scope="module")
-def still() -> Iterator[Served]:
-    """A server whose answers do not change: nobody works on the run that was asked for."""
-    with serving(works=False) as found:
-        found.create()
-        found.ctl("jobs", "run", "hello")
-        yield found
+def idle_server() -> Iterator[Served]:
+    """A server whose replies do not change, because no worker runs the requested execution."""
+    with serving(works=False) as served:
+        served.create()
+        served.ctl("jobs", "run", "hello")
+        yield served
 
 
 @pytest.mark.parametrize("noun", LISTED)
 @pytest.mark.parametrize("options", [(), ("-o", "name"), ("-o", "json"), ("-o", "wide")])
-def test_the_verb_may_be_left_out(still: Served, noun: str, options: tuple[str, ...]) -> None:
-    alone = still.ctl(noun, *options).output
-    assert still.ctl(noun, "list", *options).output == alone
+def test_list_is_the_default_verb(idle_server: Served, noun: str, options: tuple[str, ...]) -> None:
+    alone = idle_server.ctl(noun, *options).output
+    assert idle_server.ctl(noun, "list", *options).output == alone
     assert alone or noun == "nodes"
 
 
@@ -45,7 +45,7 @@ def test_users_are_listed() -> None:
 
 
 @pytest.mark.parametrize("noun", [*LISTED, "users"])
-def test_the_help_of_a_noun_names_its_verb(shared: Served, noun: str) -> None:
+def test_the_help_of_a_noun_lists_its_verb(shared: Served, noun: str) -> None:
     shown = shared.ctl(noun, "--help").stdout
     assert shown == shared.ctl(noun, "-h").stdout
     assert "  list  " in shown
@@ -76,11 +76,11 @@ def test_completion(shared: Served, words: str, expected: list[str]) -> None:
     assert [line.partition(",")[2] for line in result.stdout.splitlines()] == expected
 
 
-def test_the_cluster_is_its_status_and_its_nodes(served: Served) -> None:
-    said = served.json("cluster", "status")
-    assert set(said) == {"status", "nodes"}
-    assert set(said["status"]) == set(served.rest("/status"))
-    assert [set(node) for node in said["nodes"]] == [set(node) for node in served.rest("/nodes")["items"]]
+def test_cluster_status_shows_status_and_nodes(served: Served) -> None:
+    state = served.json("cluster", "status")
+    assert set(state) == {"status", "nodes"}
+    assert set(state["status"]) == set(served.rest("/status"))
+    assert [set(node) for node in state["nodes"]] == [set(node) for node in served.rest("/nodes")["items"]]
     shown = served.ctl("cluster", "status").stdout
     assert served.url in shown
     assert shown.splitlines()[-2].startswith("NAME")
@@ -88,7 +88,7 @@ def test_the_cluster_is_its_status_and_its_nodes(served: Served) -> None:
     assert served.ctl("cluster", "status", "-o", "name").stdout == "node-a\n"
 
 
-def test_executions_of_a_job_by_its_name_alone(served: Served) -> None:
+def test_executions_list_takes_a_job_name(served: Served) -> None:
     served.create()
     served.create("other")
     run = served.run()
@@ -96,13 +96,13 @@ def test_executions_of_a_job_by_its_name_alone(served: Served) -> None:
     assert served.ctl("executions", "list", "hello", "-o", "name").stdout.split() == [run]
     assert served.json("executions", "list", "hello") == served.json("executions", "list", "--job", "hello")
     assert served.ctl("runs", "list", "hello", "--job", "hello", "-o", "name").stdout.split() == [run]
-    assert "name one of them" in served.ctl("executions", "list", "hello", "--job", "other", code=2).stderr
+    assert "give only one" in served.ctl("executions", "list", "hello", "--job", "other", code=2).stderr
 
 
-def test_words_are_shown_back_when_a_job_is_created(served: Served) -> None:
+def test_create_shows_how_words_are_understood(served: Served) -> None:
     weekdays = "every weekday at 9am in New York"
     created = served.ctl("jobs", "create", "digest", "--schedule", weekdays, "--", "true")
-    assert created.stderr.startswith("understood as 0 9 * * 1-5, America/New_York\ncreated, runs next at ")
+    assert created.stderr.startswith("understood as 0 9 * * 1-5, America/New_York\ncreated, next run ")
     assert created.stdout == "digest\n"
     tried = served.ctl("jobs", "create", "again", "--schedule", weekdays, "--dry-run", "--", "true")
     assert "understood as 0 9 * * 1-5" in tried.stderr
@@ -111,7 +111,7 @@ def test_words_are_shown_back_when_a_job_is_created(served: Served) -> None:
 
 
 @pytest.mark.parametrize("command", [["status"], ["cluster", "status"], ["jobs", "get", "hello"]])
-def test_watching_one_thing_in_a_pipe_prints_it_when_it_changes(served: Served, command: list[str]) -> None:
+def test_watching_a_value_in_a_pipe_prints_changes(served: Served, command: list[str]) -> None:
     served.create()
     arguments = [str(PROGRAM), "--server", served.url, *command, "--watch", "--interval", "20ms"]
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as process:
@@ -127,7 +127,7 @@ def test_watching_one_thing_in_a_pipe_prints_it_when_it_changes(served: Served, 
 
 
 @pytest.mark.parametrize(("form", "line"), [("name", "hello"), ("yaml", "---"), ("table", "name       hello")])
-def test_watching_one_thing_in_a_pipe_in_a_format_that_was_asked_for(served: Served, form: str, line: str) -> None:
+def test_watching_a_value_in_a_pipe_uses_the_given_format(served: Served, form: str, line: str) -> None:
     served.create()
     arguments = [str(PROGRAM), "--server", served.url, "jobs", "get", "hello", "-w", "--interval", "20ms", "-o", form]
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as process:
@@ -139,7 +139,7 @@ def test_watching_one_thing_in_a_pipe_in_a_format_that_was_asked_for(served: Ser
 
 
 @pytest.mark.parametrize("command", [["status"], ["cluster", "status"], ["jobs", "get", "hello"]])
-def test_watching_one_thing_on_a_terminal_redraws(served: Served, command: list[str]) -> None:
+def test_watching_a_value_on_a_terminal_redraws(served: Served, command: list[str]) -> None:
     served.create()
     leader, follower = pty.openpty()
     arguments = [str(PROGRAM), "--server", served.url, *command, "--watch", "--interval", "20ms"]
@@ -155,7 +155,7 @@ def test_watching_one_thing_on_a_terminal_redraws(served: Served, command: list[
     assert process.returncode == 130
 
 
-def test_what_cannot_be_watched(served: Served) -> None:
+def test_a_version_or_a_missing_job_cannot_be_watched(served: Served) -> None:
     served.create()
     assert "a version never changes" in served.ctl("jobs", "get", "hello", "--version", "1", "--watch", code=2).stderr
-    served.ctl("jobs", "get", "nobody", "--watch", code=3)
+    served.ctl("jobs", "get", "missing", "--watch", code=3)

@@ -71,7 +71,7 @@ def test_runs_is_executions() -> None:
     assert " runs " not in CliRunner().invoke(chronosctl, ["--help"]).stdout
 
 
-# --- somebody else answers
+# --- replies of other servers
 
 ANSWERS = {
     "/teapot": (418, b"<html>I am a teapot</html>", "text/html"),
@@ -81,6 +81,7 @@ ANSWERS = {
     "/empty": (200, b"{}", "application/json"),
     "/list": (200, b"[1]", "application/json"),
     "/items": (200, b'{"items": 5, "next_cursor": null}', "application/json"),
+    "/missing": (404, b"<html>File not found</html>", "text/html"),
     "/moved": (301, b"", "text/html"),
     "/broken": (500, json.dumps({"detail": "It was logged", "request_id": "r-1"}).encode(), "application/problem+json"),
 }
@@ -118,9 +119,10 @@ def other() -> Iterator[str]:
         ("/page", 1, "is it Chronos?"),
         ("/moved", 1, "the server answered 301"),
         ("/broken", 1, "It was logged (request r-1)"),
+        ("/missing", 1, "does not answer like a Chronos server (status 404); name one with --server URL"),
     ],
 )
-def test_answers_that_are_no_chronos(other: str, path: str, code: int, message: str) -> None:
+def test_replies_of_other_servers_are_reported(other: str, path: str, code: int, message: str) -> None:
     result = CliRunner().invoke(chronosctl, ["--server", other + path, "nodes"])
     assert (result.exit_code, result.stdout) == (code, "")
     assert message in result.stderr
@@ -128,7 +130,7 @@ def test_answers_that_are_no_chronos(other: str, path: str, code: int, message: 
 
 @pytest.mark.parametrize("path", ["/empty", "/list", "/items"])
 @pytest.mark.parametrize("command", ["jobs list", "jobs get x", "nodes", "status", "executions list", "dlq list"])
-def test_answers_of_another_json_server(other: str, path: str, command: str) -> None:
+def test_replies_of_another_json_server_are_reported(other: str, path: str, command: str) -> None:
     result = CliRunner().invoke(chronosctl, ["--server", other + path, *command.split()])
     assert isinstance(result.exception, SystemExit)
     assert (result.exit_code, result.stdout) == (1, "")
@@ -145,8 +147,8 @@ def test_completion_with_another_json_server_is_silent(other: str) -> None:
 @pytest.mark.parametrize(
     "arguments", [["get", "\udcff"], ["run", "x", "--key", "a\nb"], ["run", "x", "--payload", "NaN"]]
 )
-def test_what_cannot_be_sent(shared: Served, arguments: list[str]) -> None:
-    assert "it cannot be sent: " in shared.ctl("jobs", *arguments, code=1).stderr
+def test_invalid_requests_are_not_sent(shared: Served, arguments: list[str]) -> None:
+    assert "the request cannot be sent: " in shared.ctl("jobs", *arguments, code=1).stderr
 
 
 @pytest.mark.parametrize(
@@ -154,14 +156,14 @@ def test_what_cannot_be_sent(shared: Served, arguments: list[str]) -> None:
     [
         (500, {}, "the server answered 500"),
         (422, {"errors": [{"pointer": "/tasks/0/http/url", "message": "is missing"}]}, "tasks.0.http.url: is missing"),
-        (422, {"errors": [{"pointer": "", "message": "is no job"}]}, "is no job"),
+        (422, {"errors": [{"pointer": "", "message": "is not a job"}]}, "is not a job"),
         (
             412,
             {"detail": "etl changed since you read it (you have v6, it is v7, by ana)"},
             "etl changed since you read it (you have v6, it is v7, by ana)\n  chronosctl jobs diff etl 6 7",
         ),
-        (412, {"detail": "it does not exist any more"}, "it does not exist any more"),
+        (412, {"detail": "it no longer exists"}, "it no longer exists"),
     ],
 )
-def test_problems_as_people_read_them(status: int, problem: dict[str, object], message: str) -> None:
+def test_problems_are_formatted_for_people(status: int, problem: dict[str, object], message: str) -> None:
     assert errors.format_problem(status, problem) == message

@@ -32,6 +32,7 @@ WORDS = [
     ("*/30 * * * * *", "Every 30 seconds"),
     ("*/15 * * * 1-5", "Every 15 minutes on weekdays"),
     ("*/15 9-16 * * 1-5", "Every 15 minutes from 09:00 to 16:45 on weekdays"),
+    ("*/5 8-18 * * 1-6", "Every 5 minutes from 08:00 to 18:55, Mon to Sat"),
     ("* 9 * * *", "Every minute from 09:00 to 09:59"),
     ("0 9-17 * * *", "Every hour from 09:00 to 17:00"),
     ("30 8-18/2 * * *", "Every 2 hours from 08:30 to 18:30"),
@@ -56,6 +57,7 @@ WORDS = [
     ("0 8 * * 0,1-3,5", "Mon to Wed, Fri and Sun at 08:00"),
     ("0 9 * * MON#1,MON#3", "Monthly on the first and third Monday at 09:00"),
     ("0 9 * * MON#2,5L", "Monthly on the second Monday and the last Friday at 09:00"),
+    ("0 9 * * 1-3,5L", "Mon to Wed and the last Friday of the month at 09:00"),
     ("0 9 * * 1,5L", "Mondays and the last Friday of the month at 09:00"),
     # Days of the month.
     ("0 4 1 * *", "Monthly on the 1st at 04:00"),
@@ -72,6 +74,7 @@ WORDS = [
     ("*/15 * 1 * *", "Every 15 minutes on the 1st of the month"),
     ("0 0 1,15 * 1", "On the 1st and 15th of the month or on Mondays at 00:00"),
     ("0 0 1-31 * 1", "On the 1st to 31st of the month or on Mondays at 00:00"),
+    ("0 0 1 * 1-4", "On the 1st of the month or Mon to Thu at 00:00"),
     ("0 0 1 * 1-5", "On the 1st of the month or on weekdays at 00:00"),
     ("0 0 */10 * 1,2", "On the 1st, 11th, 21st and 31st of the month if it is Monday or Tuesday, at 00:00"),
     # Months.
@@ -129,6 +132,7 @@ FORMER_WORDS = [
     ("0 0 1,15,L * *", "at 00:00, on the 1st, the 15th and the last day of every month"),
     ("0 0 */4 * *", "at 00:00, on days 1, 5, 9, 13, 17, 21, 25 and 29 of every month"),
     ("0 9 * * MON#2,5L", "at 09:00, on the second Monday and the last Friday of every month"),
+    ("0 9 * * 1-3,5L", "Mon to Wed and the last Friday of the month at 09:00"),
     ("0 9 * * 1,5L", "at 09:00, every Monday and the last Friday of the month"),
     ("0 0 1,15 * 1", "at 00:00, on the 1st and the 15th of the month or every Monday"),
     ("0 0 */10 * 1,2", "at 00:00, on the 1st, the 11th, the 21st and the 31st of the month if it is Monday or Tuesday"),

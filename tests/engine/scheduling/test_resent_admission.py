@@ -8,7 +8,7 @@ from chronos.core.ids import scheduled_execution_id
 from chronos.core.reasons import ReasonCode
 from chronos.store.commands import Admit, AdmitRow, RegisterNode, SaveJobs, Settle, SettleRow
 from tests.simulation.jobs import SimJob
-from tests.simulation.store_link import DoubtingStore
+from tests.simulation.store_link import ResendAwareStore
 
 NOW_US = 1_800_000_000_000_000
 MINUTE_US = 60_000_000
@@ -18,7 +18,7 @@ def test_a_resent_admission_does_not_start_an_execution_of_another_node() -> Non
     """Found by simulation: both nodes started the same claim, under ``replace``."""
 
     async def main() -> None:
-        store = DoubtingStore()
+        store = ResendAwareStore()
         await store.open()
         row = SimJob(name="replace", cron="* * * * *", overlap=Overlap.REPLACE).row(NOW_US)
         [job] = await store.apply(SaveJobs(rows=(row,), now_us=NOW_US))
@@ -41,7 +41,7 @@ def test_a_resent_admission_does_not_start_an_execution_of_another_node() -> Non
         lanes = tuple(await store.lanes())
         settled = await store.apply(Settle(rows=(ended,), node=other, now_us=first_us, take=1, take_lanes=lanes))
         assert [taken.id for taken in settled.taken] == [queued.id]
-        store.doubts.add(b"mine")
+        store.resent_requests.add(b"mine")
         assert not [answer for answer in await store.apply(lost) if answer.status is Status.RUNNING]
         await store.close()
 

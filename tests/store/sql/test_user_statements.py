@@ -1,4 +1,4 @@
-"""Statements of a user's own that run with a settlement: their tables, their mistakes, and what stays untouched."""
+"""Users' statements that run with a settlement: their tables, their errors, and what they cannot touch."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -29,7 +29,7 @@ def settle(w: StoreFixture, run: Admitted, *statements: Statement) -> SettleWith
 
 
 async def promises(w: StoreFixture, look: Look, *bad: Statement) -> None:
-    """What must hold on any engine that has a table ``orders``."""
+    """Check an engine that has a table ``orders``."""
     await w.save("job")
     await w.save("neighbour")
     run, neighbour = await w.admit_one("job"), await w.admit_one("neighbour")
@@ -54,7 +54,7 @@ async def promises(w: StoreFixture, look: Look, *bad: Statement) -> None:
     assert await w.store.verify() == []
 
 
-def test_on_sqlite(tmp_path: Path) -> None:
+def test_user_statements_commit_with_the_settlement_on_sqlite(tmp_path: Path) -> None:
     path = tmp_path / "chronos.db"
 
     async def look() -> list[tuple[Any, ...]]:
@@ -81,7 +81,7 @@ def test_on_sqlite(tmp_path: Path) -> None:
     asyncio.run(check())
 
 
-def test_on_postgres(prepared_url: str) -> None:
+def test_user_statements_commit_with_the_settlement_on_postgres(prepared_url: str) -> None:
     async def look() -> list[tuple[Any, ...]]:
         return [tuple(row) for row in await on_server(prepared_url, "select id, note from orders")]
 
@@ -109,7 +109,7 @@ def test_on_postgres(prepared_url: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["COMMIT", "(commit)", "/* x */ set search_path = x", "  -- only this", "vacuum"])
-def test_other_statements_are_refused(text: str) -> None:
+def test_statements_that_do_not_touch_rows_are_rejected(text: str) -> None:
     async def check() -> None:
         store = SqliteStore()
         await store.open()

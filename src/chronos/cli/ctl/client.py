@@ -1,10 +1,13 @@
-"""A small HTTP client of the API, of the standard library alone: it starts in a tenth of the time of a larger one.
+"""HTTP client for the REST API.
 
-An error that the server answers becomes a message and an exit code here; what commands see are values.
+It uses only the standard library, so that commands start quickly. Commands receive values. Error replies are raised as
+``CommandFailure``, with a message and an exit code.
 """
 
 import base64
 import json
+import re
+import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -14,20 +17,23 @@ from typing import Any
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
 from chronos.cli.ctl.contexts import ServerContext, hide_password
-from chronos.cli.ctl.errors import CommandFailure, Unreachable, error_for_reply
+from chronos.cli.ctl.errors import CommandFailure, ForeignServer, Unreachable, error_for_reply
 
 API = "/api/v1"
 MAX_ATTEMPTS = 3
 _MAX_PAUSE_S = 5.0
 _TIMEOUT_S = 60.0
 _RETRY_STATUSES = (429, 503)
+_FOREIGN_STATUSES = (404, 405, 501)  # without a code, they come from another kind of server
+_RUN_PATHS = ("executions", "dead-letters")
+_TAG = re.compile(r"<[^<>]*>")
 
 Query = Mapping[str, object | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiReply:
-    """An answer that is no error."""
+    """A successful reply of the API."""
 
     status: int
     value: Any
@@ -39,7 +45,7 @@ class ApiReply:
 
 
 class ApiClient:
-    """One server, and the namespace that names are looked up in (None: the server's own choice)."""
+    """Client for one server. Names are looked up in ``server.namespace``; None means the server's default."""
 
     def __init__(self, server: ServerContext, *, timeout_s: float = _TIMEOUT_S) -> None:
         self.server = server
@@ -48,13 +54,15 @@ class ApiClient:
         parts = urlsplit(server.url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise CommandFailure(
-                f"{hide_password(server.url)} is no address of a server; write it like http://127.0.0.1:8080"
+                f'invalid server URL "{hide_password(server.url)}"; write it like http://127.0.0.1:8080'
             )
         self._secure = parts.scheme == "https"
         try:
             self._host, self._port = parts.hostname, parts.port
         except ValueError:
-            raise CommandFailure(f"{hide_password(server.url)} has a port that is none") from None
+            raise CommandFailure(
+                f'invalid port in "{hide_password(server.url)}"; use a number from 1 to 65535'
+            ) from None
         self._base = parts.path.rstrip("/")
         self._headers = {"Accept": "application/json", "User-Agent": "chronosctl"}
         authorization = _authorization(server, parts.username, parts.password)
@@ -63,25 +71,28 @@ class ApiClient:
 
     @contextmanager
     def explain_foreign_replies(self) -> Iterator[None]:
-        """Turn errors over the shape of an answer into a message, where the answer is not a Chronos server's."""
+        """Turn errors about the shape of a reply into a message, if the reply did not come from Chronos."""
         try:
             yield
         except (AttributeError, IndexError, KeyError, TypeError):
             if self._from_chronos:
                 raise
-            raise CommandFailure(
-                f"{hide_password(self.server.url)} does not answer like a Chronos server; "
-                "name one with --server URL or CHRONOS_SERVER"
-            ) from None
+            raise self._foreign_reply() from None
 
-    # --- asking
+    def _foreign_reply(self, detail: str = "") -> ForeignServer:
+        return ForeignServer(
+            f"{hide_password(self.server.url)} does not answer like a Chronos server{detail}; "
+            "name one with --server URL or CHRONOS_SERVER"
+        )
+
+    # --- requests
 
     def get(self, *path: str, **query: object) -> Any:
-        """The value at a path, given by its steps."""
+        """Return the JSON value at a path, which is given as its segments."""
         return self.call("GET", *path, query=query).value
 
-    def text(self, *path: str, query: Query | None = None) -> str:
-        """The text at a path."""
+    def get_text(self, *path: str, query: Query | None = None) -> str:
+        """Return the text at a path."""
         return str(self.call("GET", *path, query=query, text=True).value)
 
     def call(
@@ -93,52 +104,81 @@ class ApiClient:
         headers: Mapping[str, str] | None = None,
         text: bool = False,
     ) -> ApiReply:
-        """One request. What may be sent again is, when the server says that it cannot answer right now."""
-        again = method == "GET" or "Idempotency-Key" in (headers or {})
+        """Send one request. Safe requests are retried while the server is busy, up to ``MAX_ATTEMPTS`` times."""
+        can_retry = method == "GET" or "Idempotency-Key" in (headers or {})
         for attempt in range(1, MAX_ATTEMPTS + 1):
             with self._send(method, path, query, body, headers) as response:
                 status, raw = response.status, response.read()
-                replied = {name.lower(): value for name, value in response.getheaders()}
-            if not (again and status in _RETRY_STATUSES and attempt < MAX_ATTEMPTS):
+                reply_headers = {name.lower(): value for name, value in response.getheaders()}
+            if not (can_retry and status in _RETRY_STATUSES and attempt < MAX_ATTEMPTS):
                 break
-            time.sleep(_pause_s(replied.get("retry-after"), attempt))
+            time.sleep(_pause_s(reply_headers.get("retry-after"), attempt))
         if status >= 300:
-            raise error_for_reply(status, _parse_problem(raw))
+            raise self._error(status, raw, path)
         return ApiReply(
-            status=status, value=raw.decode(errors="replace") if text else _parse_value(raw), headers=replied
+            status=status, value=raw.decode(errors="replace") if text else _parse_value(raw), headers=reply_headers
         )
 
-    def change(
+    def change_job(
         self, method: str, name: str, *verb: str, query: Query | None = None, body: object = None, dry_run: bool = False
     ) -> Any:
-        """Change a job as it was a moment ago: what somebody else changes in between is not overwritten."""
-        there = self.call("GET", "jobs", name, query={"namespace": self.server.namespace})
-        said = {"namespace": self.server.namespace, "dry_run": dry_run or None, **(query or {})}
+        """Change a job. Raises ``StateConflict`` if it changes between the read and the write (``If-Match``)."""
+        current = self.call("GET", "jobs", name, query={"namespace": self.server.namespace})
+        parameters = {"namespace": self.server.namespace, "dry_run": dry_run or None, **(query or {})}
         return self.call(
-            method, "jobs", name, *verb, query=said, body=body, headers={"If-Match": there.etag or "*"}
+            method, "jobs", name, *verb, query=parameters, body=body, headers={"If-Match": current.etag or "*"}
         ).value
 
     def stream(self, *path: str, query: Query | None = None) -> Iterator[bytes]:
-        """What a path sends, line by line, for as long as it goes on."""
-        with self._send("GET", path, query, None, None, patient=True) as response:
+        """Yield the lines that a path sends, until the server closes the stream."""
+        with self._send("GET", path, query, None, None, no_timeout=True) as response:
             if response.status >= 300:
-                raise error_for_reply(response.status, _parse_problem(response.read()))
+                raise self._error(response.status, response.read(), path)
             while line := response.readline():
                 yield line
 
-    def pages(self, *path: str, limit: int | None, query: Query | None = None) -> dict[str, Any]:
-        """A list of at most ``limit`` items (None: all of them), in the shape of one page."""
+    def list_pages(self, *path: str, limit: int | None, query: Query | None = None) -> dict[str, Any]:
+        """Return at most ``limit`` items of a list (None: all), in the shape of one page."""
         items: list[Any] = []
         cursor: str | None = None
         while True:
-            wanted = 1000 if limit is None else min(1000, limit - len(items))
-            page = self.call("GET", *path, query={**(query or {}), "limit": wanted, "cursor": cursor}).value
+            page_size = 1000 if limit is None else min(1000, limit - len(items))
+            page = self.call("GET", *path, query={**(query or {}), "limit": page_size, "cursor": cursor}).value
             items += page["items"]
             cursor = page["next_cursor"]
             if cursor is None or (limit is not None and len(items) >= limit):
                 return {**page, "items": items, "next_cursor": cursor}
 
-    # --- how
+    # --- internals
+
+    def _error(self, status: int, body: bytes, path: Sequence[str]) -> CommandFailure:
+        problem = _parse_problem(body)
+        if status in _FOREIGN_STATUSES and "code" not in problem:
+            return self._foreign_reply(f" (status {status})")
+        hint = None
+        if problem.get("code") == "not_found" and len(path) > 1 and "did you mean" not in str(problem.get("detail")):
+            if path[0] in _RUN_PATHS and self._is_job(path[1]):
+                problem["detail"] = f'"{path[1]}" is a job, not an execution'
+                hint = (
+                    f"list its executions: chronosctl executions list {shlex.quote(path[1])}{self._namespace_option()}"
+                )
+            else:
+                hint = _list_hint(path, self._namespace_option())
+        return error_for_reply(status, problem, hint)
+
+    def _namespace_option(self) -> str:
+        return "" if self.server.namespace is None else f" -n {shlex.quote(self.server.namespace)}"
+
+    def _is_job(self, name: str) -> bool:
+        from chronos.service.serializers.identifiers import read_id  # imported late: commands must start quickly
+
+        if read_id(name) is not None:
+            return False
+        try:
+            self.call("GET", "jobs", name, query={"namespace": self.server.namespace})
+        except CommandFailure:
+            return False
+        return True
 
     @contextmanager
     def _send(
@@ -149,19 +189,19 @@ class ApiClient:
         body: object,
         headers: Mapping[str, str] | None,
         *,
-        patient: bool = False,
+        no_timeout: bool = False,
     ) -> Iterator[HTTPResponse]:
-        said = {**self._headers, **(headers or {})}
+        all_headers = {**self._headers, **(headers or {})}
         kind = HTTPSConnection if self._secure else HTTPConnection
-        connection = kind(self._host, self._port, timeout=None if patient else self._timeout_s)
+        connection = kind(self._host, self._port, timeout=None if no_timeout else self._timeout_s)
         with closing(connection):
             try:
                 data = None
                 if body is not None:
                     data = json.dumps(body, allow_nan=False).encode()
-                    said["Content-Type"] = "application/json"
+                    all_headers["Content-Type"] = "application/json"
                 target = f"{self._base}{API}/{'/'.join(quote(step, safe='') for step in path)}{_query_string(query)}"
-                connection.request(method, target, data, said)
+                connection.request(method, target, data, all_headers)
                 response = connection.getresponse()
                 self._from_chronos = response.getheader("Server") == "chronos"
                 yield response
@@ -171,19 +211,19 @@ class ApiClient:
                 ) from None
             except (OSError, HTTPException) as error:
                 raise Unreachable(_unreachable_message(self.server, error)) from None
-            except ValueError as error:  # no text, no JSON, or nothing that a header may hold
-                raise CommandFailure(f"it cannot be sent: {error}") from None
+            except ValueError as error:  # not UTF-8, not JSON, or not allowed in a header
+                raise CommandFailure(f"the request cannot be sent: {error}") from None
 
 
 def _query_string(query: Query | None) -> str:
-    """Of a list, each of its values."""
-    said = {
-        name.rstrip("_"): [_text(one) for one in value] if isinstance(value, list | tuple) else [_text(value)]
+    """Build a query string. A list becomes one parameter per item; None is left out."""
+    parameters = {
+        name.rstrip("_"): [_text(item) for item in value] if isinstance(value, list | tuple) else [_text(value)]
         for name, value in (query or {}).items()
         if value is not None
     }
-    question = urlencode(said, doseq=True)
-    return f"?{question}" if question else ""
+    encoded = urlencode(parameters, doseq=True)
+    return f"?{encoded}" if encoded else ""
 
 
 def _text(value: object) -> str:
@@ -191,7 +231,7 @@ def _text(value: object) -> str:
 
 
 def _authorization(server: ServerContext, name: str | None, password: str | None) -> str | None:
-    """What the address says comes before a token: it is nearer."""
+    """Return the Authorization header. Credentials in the URL come before a token."""
     if name is not None:
         credentials = f"{unquote(name)}:{unquote(password or '')}"
         return f"Basic {base64.b64encode(credentials.encode()).decode()}"
@@ -199,33 +239,53 @@ def _authorization(server: ServerContext, name: str | None, password: str | None
 
 
 def _parse_problem(text: bytes) -> dict[str, Any]:
-    """The problem of an answer; of one that is no problem+json (a proxy's), its first words."""
+    """Parse a problem+json body. Any other body, such as a proxy's page, becomes a problem with its first words."""
     try:
-        found = json.loads(text)
+        problem = json.loads(text)
     except ValueError:
-        found = None
-    return found if isinstance(found, dict) else {"detail": text[:200].decode(errors="replace").strip()}
+        problem = None
+    if isinstance(problem, dict):
+        return problem
+    words = _TAG.sub(" ", text[:2000].decode(errors="replace"))
+    return {"detail": " ".join(words.split())[:200]}
+
+
+def _list_hint(path: Sequence[str], namespace_option: str) -> str | None:
+    """Return a line with the command that lists the resources of a path."""
+    match path:
+        case ("jobs", name, "versions", *_):
+            return f"list its versions: chronosctl jobs versions {shlex.quote(name)}{namespace_option}"
+        case ("jobs", *_):
+            return f"list the jobs: chronosctl jobs list{namespace_option}"
+        case ("executions", *_):
+            return f"list the executions: chronosctl executions list{namespace_option}"
+        case ("dead-letters", *_):
+            return f"list the dead letters: chronosctl dlq list{namespace_option}"
+        case ("tokens" | "users" as noun, *_):
+            return f"list the {noun}: chronosctl {noun} list"
+        case _:
+            return None
 
 
 def _parse_value(raw: bytes) -> Any:
     try:
         return json.loads(raw) if raw else None
     except ValueError:
-        raise CommandFailure("the server answered something that is not JSON; is it Chronos?") from None
+        raise CommandFailure("the server's reply is not JSON; is it Chronos?") from None
 
 
 def _pause_s(retry_after: str | None, attempt: int) -> float:
     try:
-        asked_s = float(retry_after or "")
+        pause_s = float(retry_after or "")
     except ValueError:
-        asked_s = 0.2 * 2**attempt
-    return min(max(asked_s, 0.0), _MAX_PAUSE_S)
+        pause_s = 0.2 * 2**attempt
+    return min(max(pause_s, 0.0), _MAX_PAUSE_S)
 
 
 def _unreachable_message(server: ServerContext, error: Exception) -> str:
     reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
     return (
         f"{hide_password(server.url)} cannot be reached: {reason}\n"
-        "  start a server with: chronos server\n"
-        "  or name another: chronosctl --server URL …, CHRONOS_SERVER"
+        "  start a server: chronos server\n"
+        "  or name another one with --server URL or CHRONOS_SERVER"
     )

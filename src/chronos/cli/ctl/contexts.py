@@ -1,7 +1,7 @@
-"""Which server is meant: an option, a variable, or a named context of a file in the user's configuration folder.
+"""Choice of the server: an option, a variable, or a named context in the user's configuration folder.
 
-The nearest wins: ``--server``, ``--context``, ``CHRONOS_SERVER``, ``CHRONOS_CONTEXT``, the context in use, and then the
-server that ``chronos server`` starts by default. A context's token goes to its own server and to no other.
+In order of precedence: ``--server``, ``--context``, ``CHRONOS_SERVER``, ``CHRONOS_CONTEXT``, the current context, the
+address that ``chronos server`` listens on by default. A context's token is sent only to that context's server.
 """
 
 import json
@@ -20,19 +20,19 @@ DEFAULT_SERVER = "http://127.0.0.1:8080"
 
 
 class ContextNotFound(CommandFailure):
-    """A name that was given to no server."""
+    """No context has this name."""
 
     exit_code = EXIT_NOT_FOUND
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerContext:
-    """An address, and how to show oneself there."""
+    """A server's address, credentials and namespace."""
 
     url: str
     token: str | None = None
     namespace: str | None = None
-    login: str | None = None  # the name of the token, where `login` made it
+    login: str | None = None  # the token's name, if `login` created the token
 
 
 @dataclass(slots=True, kw_only=True)
@@ -42,39 +42,39 @@ class Contexts:
     current: str | None = None
     servers: dict[str, ServerContext] = field(default_factory=dict)
 
-    def named(self, name: str) -> ServerContext:
-        """A server by its name."""
-        found = self.servers.get(name)
-        if found is None:
-            raise ContextNotFound(f'there is no context "{name}"\n  chronosctl context list')
-        return found
+    def get(self, name: str) -> ServerContext:
+        """Return the server called ``name``. Raises ``ContextNotFound``."""
+        server = self.servers.get(name)
+        if server is None:
+            raise ContextNotFound(f'context "{name}" not found\n  list the contexts: chronosctl context list')
+        return server
 
 
 def contexts_file() -> Path:
-    """Where they are kept: for one user, and readable by nobody else."""
+    """Return the path of the file with the contexts."""
     return Path(click.get_app_dir("chronos", force_posix=False)) / "contexts.json"
 
 
 def read_contexts() -> Contexts:
-    """All of them; none when there is no file."""
+    """Read the contexts. A missing file means no contexts."""
     path = contexts_file()
     try:
-        said = json.loads(path.read_text())
+        document = json.loads(path.read_text())
     except FileNotFoundError:
         return Contexts()
     except (OSError, ValueError) as error:
         raise CommandFailure(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
     try:
-        servers = {name: ServerContext(**entry) for name, entry in said["contexts"].items()}
-        return Contexts(current=said.get("current"), servers=servers)
+        servers = {name: ServerContext(**entry) for name, entry in document["contexts"].items()}
+        return Contexts(current=document.get("current"), servers=servers)
     except (AttributeError, KeyError, TypeError):
-        raise CommandFailure(f"{path} is not as chronosctl writes it; remove it, and set its contexts anew") from None
+        raise CommandFailure(f"{path} is not a file of contexts; remove it, and set the contexts again") from None
 
 
 def write_contexts(contexts: Contexts) -> None:
-    """Replace the file as a whole; tokens are in it, so it is for its owner alone."""
+    """Replace the file atomically. Only its owner may read it, because it holds tokens."""
     path = contexts_file()
-    said = {
+    document = {
         "current": contexts.current,
         "contexts": {name: _entry(server) for name, server in sorted(contexts.servers.items())},
     }
@@ -82,14 +82,14 @@ def write_contexts(contexts: Contexts) -> None:
     new = path.with_name(f".{path.name}.{os.getpid()}")
     handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(handle, "w") as file:
-        file.write(json.dumps(said, indent=2) + "\n")
+        file.write(json.dumps(document, indent=2) + "\n")
     new.replace(path)
 
 
 def choose_server(
     *, server: str | None, context: str | None, namespace: str | None, environment: Mapping[str, str] | None = None
 ) -> ServerContext:
-    """The server that a command is for."""
+    """Return the server that a command is for."""
     environment = os.environ if environment is None else environment
     chosen = _find_context(server, context, environment)
     token = environment.get("CHRONOS_TOKEN") or chosen.token
@@ -100,17 +100,17 @@ def _find_context(server: str | None, context: str | None, environment: Mapping[
     if server is not None:
         return ServerContext(url=server)
     if context is not None:
-        return read_contexts().named(context)
+        return read_contexts().get(context)
     if url := environment.get("CHRONOS_SERVER"):
         return ServerContext(url=url)
     if name := environment.get("CHRONOS_CONTEXT"):
-        return read_contexts().named(name)
+        return read_contexts().get(name)
     contexts = read_contexts()
-    return ServerContext(url=DEFAULT_SERVER) if contexts.current is None else contexts.named(contexts.current)
+    return ServerContext(url=DEFAULT_SERVER) if contexts.current is None else contexts.get(contexts.current)
 
 
 def hide_password(url: str) -> str:
-    """An address as it may be printed."""
+    """Return a URL that is safe to print."""
     password = urlsplit(url).password
     return url if password is None else url.replace(f":{password}@", ":…@")
 

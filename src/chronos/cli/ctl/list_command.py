@@ -1,6 +1,6 @@
-"""Lists: the verb ``list`` of a noun, and nouns that are mostly listed.
+"""The verb ``list``, and groups whose default verb is ``list``.
 
-``chronosctl nodes`` is ``chronosctl nodes list``, options and all.
+``chronosctl nodes`` means ``chronosctl nodes list``; both take the same options.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,11 +23,11 @@ Options = Sequence[Callable[[Command], Command]]
 
 
 def list_command(
-    says: str, columns: Columns, *, path: str, example: str, short_help: str | None = None, options: Options = ()
+    help_text: str, columns: Columns, *, path: str, example: str, short_help: str | None = None, options: Options = ()
 ) -> click.Command:
-    """The verb ``list``: prints what the server has at a path.
+    """Build the verb ``list``, which prints the list at a path of the API.
 
-    A list with ``limit_option`` is one of the namespace, read page by page.
+    A list with ``limit_option`` belongs to the namespace and is read page by page.
     """
 
     @with_client
@@ -42,51 +42,52 @@ def list_command(
             if limit is None:
                 return client.get(path)
             query = {"namespace": client.server.namespace}
-            return client.pages(path, limit=None if everything else limit, query=query)
+            return client.list_pages(path, limit=None if everything else limit, query=query)
 
         show_list(fetch, output, columns, every_s)
 
     for option in (output_option, *reversed(options)):
         list_ = option(list_)
-    return click.command(VERB, help=_help(says, example), short_help=short_help or says)(list_)
+    return click.command(VERB, help=_help(help_text, example), short_help=short_help or help_text)(list_)
 
 
 class Listing(click.Group):
-    """A group whose verb may be left out."""
+    """A group whose default verb is ``list``."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        asks_for_help = args[:1] and args[0] in ctx.help_option_names
-        verbless = args[0].startswith("-") if args else not ctx.resilient_parsing  # a shell completes the verb, too
-        return super().parse_args(ctx, [VERB, *args] if verbless and not asks_for_help else args)
+        is_help = args[:1] and args[0] in ctx.help_option_names
+        has_no_verb = args[0].startswith("-") if args else not ctx.resilient_parsing  # a shell completes the verb, too
+        return super().parse_args(ctx, [VERB, *args] if has_no_verb and not is_help else args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem[Any]]":
-        """Verbs, and the options of the one that may be left out."""
-        found = super().shell_complete(ctx, incomplete)
-        known = {item.value for item in found}
-        listed = self.commands[VERB].shell_complete(ctx, incomplete) if incomplete.startswith("-") else []
-        return found + [item for item in listed if item.value not in known]
+        """Complete the verbs, and the options of the default verb."""
+        items = super().shell_complete(ctx, incomplete)
+        known = {item.value for item in items}
+        options = self.commands[VERB].shell_complete(ctx, incomplete) if incomplete.startswith("-") else []
+        return items + [item for item in options if item.value not in known]
 
 
 def make_listing(
     name: str,
-    says: str,
+    help_text: str,
     columns: Columns,
     *,
-    lists: str,
+    list_text: str,
     short_help: str,
     list_help: str | None = None,
     path: str | None = None,
-    said: str = "",
+    example_options: str = "",
     options: Options = (),
 ) -> Listing:
-    """A noun with the verb ``list``; ``said`` is what its examples say after that."""
-    noun = Listing(name, help=_help(f"{says} Without a verb: list.", f"{name}{said}"), short_help=short_help)
-    example, short_help = f"{name} {VERB}{said}", list_help or short_help
+    """Build a group with the verb ``list``. ``example_options`` follow the command in the examples of the help."""
+    group_help = _help(f"{help_text} The default command is list.", f"{name}{example_options}")
+    noun = Listing(name, help=group_help, short_help=short_help)
+    example, short_help = f"{name} {VERB}{example_options}", list_help or short_help
     noun.add_command(
-        list_command(lists, columns, path=path or name, example=example, short_help=short_help, options=options)
+        list_command(list_text, columns, path=path or name, example=example, short_help=short_help, options=options)
     )
     return noun
 
 
-def _help(says: str, example: str) -> str:
-    return f"{says}\n\n\b\nExample:\n  chronosctl {example}"
+def _help(text: str, example: str) -> str:
+    return f"{text}\n\n\b\nExample:\n  chronosctl {example}"

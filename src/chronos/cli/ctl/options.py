@@ -1,4 +1,4 @@
-"""What commands that ask a server share: which server, which namespace, in which format, and whether only to try."""
+"""Options that several commands share, and the client that ``with_client`` gives to a command."""
 
 import functools
 from collections.abc import Callable
@@ -22,35 +22,35 @@ Command = Callable[..., Any]
 
 
 def server_options(command: Command) -> Command:
-    """``--server``, ``--context`` and ``--namespace``: said to the program, or to any of its commands."""
+    """``--server``, ``--context`` and ``--namespace``. They may stand before or after the command."""
     for option in (
         click.option("-n", "--namespace", metavar="NAME", help="The namespace of jobs.  [default: default]"),
-        click.option("--context", metavar="NAME", help="A server by the name that `context set` gave it."),
-        click.option("--server", metavar="URL", help="Which server.  [default: http://127.0.0.1:8080]"),
+        click.option("--context", metavar="NAME", help="A server by its context name (see `context set`)."),
+        click.option("--server", metavar="URL", help="The server's URL.  [default: http://127.0.0.1:8080]"),
     ):
         command = option(command)
     return command
 
 
 def with_client(command: Command) -> Command:
-    """A command that asks a server: its first argument is the client."""
+    """Pass a client to the command as its first argument, and add the options that choose the server."""
 
     @functools.wraps(command)
-    def asked(**arguments: Any) -> Any:
-        said = {name: arguments.pop(name) for name in _SERVER_OPTIONS}
-        client = make_client(click.get_current_context(), said)
+    def run(**arguments: Any) -> Any:
+        options = {name: arguments.pop(name) for name in _SERVER_OPTIONS}
+        client = make_client(click.get_current_context(), options)
         with client.explain_foreign_replies():
             return command(client, **arguments)
 
-    return server_options(asked)
+    return server_options(run)
 
 
-def make_client(ctx: click.Context, said: dict[str, Any], *, timeout_s: float | None = None) -> "ApiClient":
-    """The client of the server that was named, here or before the command."""
+def make_client(ctx: click.Context, options: dict[str, Any], *, timeout_s: float | None = None) -> "ApiClient":
+    """Return a client for the server that options of the command or of the program name."""
     from chronos.cli.ctl.client import ApiClient
 
-    above = ctx.find_root().params
-    server, context, namespace = (said.get(name) or above.get(name) for name in _SERVER_OPTIONS)
+    program_options = ctx.find_root().params
+    server, context, namespace = (options.get(name) or program_options.get(name) for name in _SERVER_OPTIONS)
     chosen = choose_server(server=server, context=context, namespace=namespace)
     return ApiClient(chosen) if timeout_s is None else ApiClient(chosen, timeout_s=timeout_s)
 
@@ -58,7 +58,7 @@ def make_client(ctx: click.Context, said: dict[str, Any], *, timeout_s: float | 
 def output_option(command: Command) -> Command:
     """``-o FORMAT``; the argument is called ``output``."""
     option = click.option(
-        "-o", "--output", type=click.Choice(FORMATS), default="table", show_default=True, help="How to print."
+        "-o", "--output", type=click.Choice(FORMATS), default="table", show_default=True, help="The output format."
     )
     return option(command)
 
@@ -69,23 +69,23 @@ def dry_run_option(command: Command) -> Command:
 
 
 def wait_options(command: Command) -> Command:
-    """``--wait`` and for how long."""
+    """``--wait`` and ``--timeout``."""
     for option in (
-        click.option("--timeout", type=Seconds(), metavar="D", help="With --wait: give up after this long."),
-        click.option("--wait", is_flag=True, help="Wait for its end; exit with 6 when it did not succeed."),
+        click.option("--timeout", type=Seconds(), metavar="D", help="With --wait: stop waiting after this long."),
+        click.option("--wait", is_flag=True, help="Wait until the run ends; exit with 6 if it did not succeed."),
     ):
         command = option(command)
     return command
 
 
 def replay_options(command: Command) -> Command:
-    """What a run that is done again may be told; ``jobs_actions.print_replayed`` takes these arguments."""
+    """The options of a replay; ``jobs_actions.request_replay`` takes these arguments."""
     for option in (
         dry_run_option,
         wait_options,
-        click.option("--reason", metavar="TEXT", help="Why, for those who look later."),
-        click.option("--payload", type=Json(), metavar="JSON", help="Instead of the one it had; @FILE reads a file."),
-        click.option("--from-failed", is_flag=True, help="Without the tasks that succeeded."),
+        click.option("--reason", metavar="TEXT", help="A reason for the history."),
+        click.option("--payload", type=Json(), metavar="JSON", help="A new payload; @FILE reads a file."),
+        click.option("--from-failed", is_flag=True, help="Skip the tasks that succeeded."),
     ):
         command = option(command)
     return command
@@ -94,17 +94,22 @@ def replay_options(command: Command) -> Command:
 def limit_option(default: int) -> Callable[[Command], Command]:
     """``--limit N``."""
     return click.option(
-        "--limit", type=click.IntRange(1), default=default, show_default=True, metavar="N", help="How many at most."
+        "--limit",
+        type=click.IntRange(1),
+        default=default,
+        show_default=True,
+        metavar="N",
+        help="The maximum number of items.",
     )
 
 
 def all_option(command: Command) -> Command:
     """``--all``, for a list that has ``--limit``; the argument is called ``everything``."""
-    return click.option("--all", "everything", is_flag=True, help="However many there are.")(command)
+    return click.option("--all", "everything", is_flag=True, help="List all items.")(command)
 
 
 def watch_options(command: Command) -> Command:
-    """``--watch`` and how often; the argument is called ``every_s``, and is None for once."""
+    """``--watch`` and ``--interval``. The argument is called ``every_s``; None means once."""
 
     @functools.wraps(command)
     def watched(*, watch: bool, interval: float, **arguments: Any) -> Any:
@@ -112,16 +117,23 @@ def watch_options(command: Command) -> Command:
 
     for option in (
         click.option(
-            "--interval", type=Seconds(), default="1s", show_default=True, metavar="D", help="With --watch: how often."
+            "--interval",
+            type=Seconds(),
+            default="1s",
+            show_default=True,
+            metavar="D",
+            help="With --watch: the interval.",
         ),
-        click.option("-w", "--watch", is_flag=True, help="Go on: redraw on a terminal, print JSON lines when piped."),
+        click.option(
+            "-w", "--watch", is_flag=True, help="Repeat: redraw on a terminal, print JSON lines of changes when piped."
+        ),
     ):
         watched = option(watched)
     return watched
 
 
 class Seconds(click.ParamType[float]):
-    """A duration such as 1h30m, in seconds."""
+    """A duration such as 1h30m; the value is in seconds."""
 
     name = "duration"
 
@@ -135,11 +147,11 @@ class Seconds(click.ParamType[float]):
         try:
             return read_duration_us(value) / SECOND_US
         except InvalidSchedule:
-            self.fail(f"{value} is no duration; write it like 30s, 5m or 1h30m", param, ctx)
+            self.fail(f'invalid duration "{value}"; use 30s, 5m or 1h30m', param, ctx)
 
 
 class Json(click.ParamType[Any]):
-    """A value as JSON; ``@FILE`` reads it from a file, ``@-`` from stdin."""
+    """A JSON value. ``@FILE`` reads it from a file, ``@-`` from stdin."""
 
     name = "json"
 
@@ -150,21 +162,26 @@ class Json(click.ParamType[Any]):
 
         text = value
         if value.startswith("@"):
-            with click.open_file(value[1:]) as file:
-                text = file.read()
+            try:
+                with click.open_file(value[1:], encoding="utf-8") as file:
+                    text = file.read()
+            except (OSError, UnicodeDecodeError) as error:
+                reason = getattr(error, "strerror", None) or error
+                self.fail(f"{value[1:]} cannot be read: {reason}", param, ctx)
         try:
             return json.loads(text)
         except ValueError as error:
-            self.fail(f"it is not JSON: {error}", param, ctx)
+            source = f"{value[1:]} is " if value.startswith("@") else ""
+            self.fail(f"{source}not valid JSON: {error}", param, ctx)
 
 
 def job_argument(command: Command) -> Command:
-    """NAME of a job, completed with those that there are."""
+    """The argument NAME of a job, with completion."""
     return click.argument("name", metavar="NAME", shell_complete=complete_job)(command)
 
 
 def complete_job(ctx: click.Context, _: click.Parameter, incomplete: str) -> "list[CompletionItem[Any]]":
-    """Names of jobs, if the server is there to tell them."""
+    """Complete the name of a job, if the server can be reached."""
     from click.shell_completion import CompletionItem
 
     try:
@@ -172,15 +189,15 @@ def complete_job(ctx: click.Context, _: click.Parameter, incomplete: str) -> "li
         with client.explain_foreign_replies():
             page = client.get("jobs", prefix=incomplete, limit=_MAX_COMPLETIONS, namespace=client.server.namespace)
             return [CompletionItem(job["name"], help=job.get("description")) for job in page["items"]]
-    except click.ClickException:  # a shell that completes a word has no place for messages
+    except click.ClickException:  # completion cannot show messages
         return []
 
 
 def complete_zone(_: click.Context, __: click.Parameter, incomplete: str) -> "list[CompletionItem[Any]]":
-    """Names of time zones."""
+    """Complete the name of a time zone."""
     from click.shell_completion import CompletionItem
 
     from chronos.core.schedule.timezones import zone_names
 
-    wanted = incomplete.lower()
-    return [CompletionItem(name) for name in sorted(zone_names()) if name.lower().startswith(wanted)]
+    prefix = incomplete.lower()
+    return [CompletionItem(name) for name in sorted(zone_names()) if name.lower().startswith(prefix)]

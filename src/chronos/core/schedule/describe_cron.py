@@ -45,7 +45,8 @@ def describe_cron(cron: Cron, *, by_the_clock: bool = False) -> str:
         text = f"{days}{',' * if_clause} {clock.text}"
     else:
         days = _days(cron)
-        text = f"{clock.text} {days}".rstrip()
+        separator = " " if days.startswith("on ") else ", " if days else ""
+        text = f"{clock.text}{separator}{days}"
     if cron.months != ALL_MONTHS and not _days_name_months(cron):
         text += f" in {_list(cron.months, _MONTHS)}"
     if by_the_clock and text == clock.text and clock.is_interval:
@@ -178,10 +179,10 @@ def _leading_days(cron: Cron) -> str:
 
 
 def _days(cron: Cron) -> str:
-    """on Mondays · on the 1st of the month · on the 1st of the month or on Mondays; "" for every day"""
+    """on Mondays · Mon to Thu · on the 1st of the month · on the 1st of the month or on Mondays; "" for every day"""
     month_days = _format_month_days(cron)
     if cron.either:
-        return f"on {month_days} of the month or on {_format_weekdays(cron)}"
+        return f"on {month_days} of the month or {_format_weekdays(cron)}"
     if _has_month_days(cron) and _has_weekdays(cron):
         return f"on {month_days} of the month if it is {_format_condition(cron)}"
     months = "the month" if cron.months == ALL_MONTHS else _list(cron.months, _MONTHS)
@@ -191,7 +192,7 @@ def _days(cron: Cron) -> str:
         return f"on {month_days} of {months}"
     if _days_name_months(cron):
         return f"on {_format_nth_weekdays(cron)} of {months}"
-    return f"on {_format_weekdays(cron)}" if _has_weekdays(cron) else ""
+    return _format_weekdays(cron) if _has_weekdays(cron) else ""
 
 
 def _has_month_days(cron: Cron) -> bool:
@@ -236,8 +237,9 @@ def _format_month_days(cron: Cron) -> str:
 
 
 def _format_weekdays(cron: Cron) -> str:
-    """weekdays · Mondays and Thursdays · Mon to Thu · Mondays and the second Friday of the month"""
-    items = []
+    """on weekdays · on Mondays and Thursdays · Mon to Thu · on Mondays and the second Friday of the month"""
+    items: list[str] = []
+    is_ranged = False
     if cron.weekdays == _MONDAY_TO_FRIDAY:
         items = ["weekdays"]
     elif cron.weekdays == _WEEKEND:
@@ -245,9 +247,9 @@ def _format_weekdays(cron: Cron) -> str:
     elif names := _weekday_names(cron):
         is_ranged = any(" to " in name for name in names)
         items = [_shorten_range(name) for name in names] if is_ranged else [f"{name}s" for name in names]
-    if not cron.nth:
-        return join(items)
-    return f"{join([*items, _format_nth_weekdays(cron)])} of the month"
+    if cron.nth:
+        items.append(f"{_format_nth_weekdays(cron)} of the month")
+    return join(items) if is_ranged else f"on {join(items)}"
 
 
 def _shorten_range(name: str) -> str:

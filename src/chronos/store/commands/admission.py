@@ -25,6 +25,8 @@ class AdmitRow(NamedTuple):
 
 
 class Admitted(NamedTuple):
+    """One admitted instant or run."""
+
     id: bytes
     job: bytes
     status: Status  # running (claimed by the sending node), ready, queued or skipped
@@ -89,6 +91,8 @@ class Recover(Command[list[Admitted]]):
 
 
 class Triggered(NamedTuple):
+    """The execution of a trigger, new or from before."""
+
     id: bytes
     status: Status
     created: bool  # False: an earlier request with the same idempotency key created it
@@ -113,6 +117,8 @@ class Trigger(Command[Triggered]):
 
 
 class Backfilled(NamedTuple):
+    """The executions of a backfill, new or from before."""
+
     ids: list[bytes]  # in the order of the runs, including those created by an earlier request
     statuses: list[Status]  # of the executions created now
 

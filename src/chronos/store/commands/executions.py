@@ -86,6 +86,8 @@ class SettleRow(NamedTuple):
 
 
 class Settled(NamedTuple):
+    """The answer of ``Settle`` and ``SettleWith``."""
+
     settled: list[bytes]  # ids; a missing row was rejected because its token is no longer current
     taken: list[Claimed]  # queued successors that now run on the sending node
     woken: int  # number of queued successors that became ready
@@ -132,6 +134,8 @@ class SettleWith(Command[Settled]):
 
 
 class AdvanceRow(NamedTuple):
+    """Progress of the tasks of one running execution."""
+
     id: bytes
     token: int
     detail: str  # JSON: the current state of the tasks
@@ -190,6 +194,8 @@ class Suspend(Command[list[bytes]]):
 
 
 class ReleaseRow(NamedTuple):
+    """A running execution that becomes ready again."""
+
     id: bytes
     token: int
     worked_us: int = 0

@@ -36,6 +36,8 @@ class JobRow(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Saved(NamedTuple):
+    """The answer for one saved job."""
+
     id: bytes
     version: int
     created: bool

@@ -33,6 +33,8 @@ class HeldExecution(NamedTuple):
 
 
 class BeatResult(NamedTuple):
+    """The answer to a heartbeat."""
+
     alive: bool  # False: the node was declared dead; it must stop its work and register again
     held: list[HeldExecution]
 

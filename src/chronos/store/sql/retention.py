@@ -22,7 +22,7 @@ _MIN_CHECK_INTERVAL_US = 3_600 * 1_000_000  # limits the checks of deleted jobs
 
 
 class TrimHandler:
-    """Applies Trim commands."""
+    """Applies Trim commands, step by step."""
 
     def __init__(self, d: Dialect, records: AppendOnlyTables) -> None:
         self._deletes = RetentionDeletes(d)

@@ -1,4 +1,4 @@
-"""The conformance suite of the store's contract: coroutines that take an open, empty store and check one promise each.
+"""The conformance suite of the store contract: each case is a coroutine that checks one promise on an empty store.
 
 Run it on an engine with any test runner::
 
@@ -6,8 +6,8 @@ Run it on an engine with any test runner::
     def test_contract(case):
         asyncio.run(with_my_store(case))
 
-After each case the store must still ``verify()``. No case knows which engine it runs on:
-tests of one engine belong in the folder ``tests`` of the repository.
+After each case ``verify()`` must find nothing. Cases do not depend on an engine. Tests of a single engine belong in the
+folder ``tests`` of the repository.
 """
 
 from chronos.testing.conformance.fixture import StoreFixture

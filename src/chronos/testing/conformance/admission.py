@@ -1,4 +1,4 @@
-"""Admission of scheduled instants: the race, the cursor, and what the gates decide."""
+"""Admission of scheduled instants: races, the cursor, and the decisions of gates."""
 
 import asyncio
 
@@ -29,7 +29,7 @@ async def case_an_instant_is_admitted_once(w: StoreFixture) -> None:
     assert (await w.job()).next_us == T0 + 2 * SECOND
 
 
-async def case_the_cursor_moves_only_from_where_it_stood(w: StoreFixture) -> None:
+async def case_the_cursor_moves_only_from_the_expected_instant(w: StoreFixture) -> None:
     await w.save()
     job = await w.job()
     late = admit_row(job, T0 + 5 * SECOND, T0 + 6 * SECOND)
@@ -40,7 +40,7 @@ async def case_the_cursor_moves_only_from_where_it_stood(w: StoreFixture) -> Non
     assert (await w.job()).next_us == T0 + SECOND
 
 
-async def case_an_instant_on_record_is_not_admitted_again(w: StoreFixture) -> None:
+async def case_a_recorded_instant_is_not_admitted_again(w: StoreFixture) -> None:
     for name, overlap in (("plain", Overlap.SKIP), ("careful", Overlap.REPLACE)):
         careful = overlap is Overlap.REPLACE
         await w.save(name, overlap=overlap)
@@ -54,7 +54,7 @@ async def case_an_instant_on_record_is_not_admitted_again(w: StoreFixture) -> No
         assert (await w.execution(second.id)).scheduled_us == T0 + 2 * SECOND
 
 
-async def case_without_a_slot_it_waits_ready(w: StoreFixture) -> None:
+async def case_an_instant_without_a_slot_is_ready(w: StoreFixture) -> None:
     await w.save()
     [ready] = await w.admit_next("job", claim=False)
     assert ready.status is Status.READY
@@ -65,7 +65,7 @@ async def case_without_a_slot_it_waits_ready(w: StoreFixture) -> None:
     assert claimed.token > ready.token
 
 
-async def case_many_at_once(w: StoreFixture) -> None:
+async def case_many_instants_are_admitted_in_one_command(w: StoreFixture) -> None:
     for i in range(30):
         await w.save(f"job-{i:02}")
     admitted = await w.admit_next(*(f"job-{i:02}" for i in range(30)))
@@ -86,7 +86,7 @@ async def case_the_end_of_a_schedule_makes_the_job_done(w: StoreFixture) -> None
     await w.settle(admitted)
 
 
-async def case_skip_lets_only_one_be_under_way(w: StoreFixture) -> None:
+async def case_overlap_skip_allows_one_execution_in_progress(w: StoreFixture) -> None:
     await w.save(overlap=Overlap.SKIP)
     first = await w.admit_one()
     second = await w.admit_one()
@@ -99,7 +99,7 @@ async def case_skip_lets_only_one_be_under_way(w: StoreFixture) -> None:
     assert third.status is Status.RUNNING
 
 
-async def case_ready_and_waiting_count_as_under_way(w: StoreFixture) -> None:
+async def case_a_ready_execution_counts_as_in_progress(w: StoreFixture) -> None:
     await w.save(overlap=Overlap.SKIP)
     first = await w.admit_one(claim=False)
     assert first.status is Status.READY
@@ -139,7 +139,7 @@ async def case_queue_runs_in_the_order_of_instants(w: StoreFixture) -> None:
     assert order == [run.id for run in runs]
 
 
-async def case_settling_hands_over_to_the_same_node(w: StoreFixture) -> None:
+async def case_settle_hands_the_next_execution_to_the_same_node(w: StoreFixture) -> None:
     await w.save(overlap=Overlap.QUEUE)
     first, second, third = [await w.admit_one() for _ in range(3)]
     [lane] = await w.store.lanes()
@@ -153,7 +153,7 @@ async def case_settling_hands_over_to_the_same_node(w: StoreFixture) -> None:
     assert await w.status(third.id) is Status.READY
 
 
-async def case_replace_cancels_the_running_one_then_starts(w: StoreFixture) -> None:
+async def case_replace_cancels_the_running_execution_then_starts(w: StoreFixture) -> None:
     await w.save(overlap=Overlap.REPLACE)
     [first] = await w.admit_next("job", careful=True)
     [second] = await w.admit_next("job", careful=True)
@@ -168,7 +168,7 @@ async def case_replace_cancels_the_running_one_then_starts(w: StoreFixture) -> N
     assert claimed.id == third.id
 
 
-async def case_replace_takes_the_place_of_one_that_has_not_started(w: StoreFixture) -> None:
+async def case_replace_cancels_an_execution_that_has_not_started(w: StoreFixture) -> None:
     await w.save(overlap=Overlap.REPLACE)
     [first] = await w.admit_next("job", careful=True, claim=False)
     [second] = await w.admit_next("job", careful=True, claim=False)
@@ -199,14 +199,14 @@ async def case_keys_share_a_limit_across_jobs(w: StoreFixture) -> None:
     assert [run.status for run in runs] == [Status.RUNNING, Status.QUEUED, Status.QUEUED]
     await w.settle(runs[0])
     started = [run.id for run in await w.claim()]
-    if not started:  # another job's turn may come a moment later, with the next wake
+    if not started:  # an execution of another job may become ready only with the next wake
         await w.wake()
         started = [run.id for run in await w.claim()]
     assert len(started) == 1
     assert started[0] in {runs[1].id, runs[2].id}
 
 
-async def case_the_statement_decides_as_the_policy_does(w: StoreFixture) -> None:
+async def case_the_admission_statement_decides_like_the_policy(w: StoreFixture) -> None:
     settings = [
         (overlap, limit, queue_max)
         for overlap in (Overlap.SKIP, Overlap.QUEUE, Overlap.ALLOW)
@@ -242,8 +242,8 @@ async def case_racing_admissions_have_one_winner(w: StoreFixture) -> None:
         await w.save(f"job-{i}", overlap=Overlap.ALLOW)
     jobs = [await w.job(f"job-{i}") for i in range(10)]
     rows = tuple(admit_row(job, T0 + SECOND, T0 + 2 * SECOND) for job in jobs)
-    answers = await asyncio.gather(
+    results = await asyncio.gather(
         *(w.store.apply(Admit(rows=rows, node=w.node, now_us=w.now, request=w.request())) for _ in range(8))
     )
-    won = [run.id for answer in answers for run in answer]
-    assert sorted(won) == sorted(row.id for row in rows)
+    admitted = [run.id for result in results for run in result]
+    assert sorted(admitted) == sorted(row.id for row in rows)

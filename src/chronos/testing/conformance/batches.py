@@ -1,4 +1,4 @@
-"""Many gates or many creators in one transaction: each row and each command succeeds or fails on its own."""
+"""Batches: in one transaction, each row and each command succeeds or fails on its own."""
 
 import asyncio
 from dataclasses import replace
@@ -31,7 +31,7 @@ async def _build_careful_row(w: StoreFixture, name: str, **changes: Any) -> Admi
 
 
 def _build_recover(job: Job, *, missed: int = 0, runs: int = 1, **options: Any) -> Recover:
-    """So many instants that were missed, and then so many that run."""
+    """Build a gap: ``missed`` instants that do not run, then ``runs`` that do."""
     begin = job.next_us
     assert begin is not None
     first = begin + missed * SECOND
@@ -62,46 +62,46 @@ def _build_recover(job: Job, *, missed: int = 0, runs: int = 1, **options: Any) 
 
 
 async def _recover(w: StoreFixture, *gaps: Recover) -> list[list[Status]]:
-    answers = await asyncio.gather(*(w.store.apply(gap) for gap in gaps))
-    for gap, answer in zip(gaps, answers, strict=True):
-        assert {one.job for one in answer} <= {gap.job}
-    return [[one.status for one in answer] for answer in answers]
+    results = await asyncio.gather(*(w.store.apply(gap) for gap in gaps))
+    for gap, admitted in zip(gaps, results, strict=True):
+        assert {run.job for run in admitted} <= {gap.job}
+    return [[run.status for run in admitted] for admitted in results]
 
 
-async def case_many_careful_rows_stand_for_themselves(w: StoreFixture) -> None:
-    """What they find open, ready, running or nothing at all, and a row that is stale among them."""
+async def case_careful_rows_of_one_command_are_independent(w: StoreFixture) -> None:
+    """The jobs have a ready, running, queued or no execution; one row is stale."""
     names = ("empty", "ready", "running", "queued", "stale")
     for name in names:
         await w.save(name, overlap=Overlap.REPLACE)
     await w.save("follower", after=(UpstreamJob(job="ready"),))
     [ready] = await w.admit_next("ready", careful=True, claim=False)
     [running] = await w.admit_next("running", careful=True)
-    [under_it] = await w.admit_next("queued", careful=True)
+    [before_queued] = await w.admit_next("queued", careful=True)
     [queued] = await w.admit_next("queued", careful=True)
     stale = await _build_careful_row(w, "stale", version=7)
     rows = [await _build_careful_row(w, name) for name in names[:-1]]
-    answers = {one.job: one.status for one in await _admit(w, *rows, stale)}
-    assert [answers.get(row.job) for row in (*rows, stale)] == [
+    statuses = {run.job: run.status for run in await _admit(w, *rows, stale)}
+    assert [statuses.get(row.job) for row in (*rows, stale)] == [
         *(Status.RUNNING, Status.RUNNING, Status.QUEUED, Status.QUEUED, None)
     ]
     assert [await w.status(run.id) for run in (ready, queued)] == [Status.CANCELED] * 2
-    assert [(await w.execution(run.id)).cancel for run in (running, under_it)] == [CancelRequest.REPLACED] * 2
+    assert [(await w.execution(run.id)).cancel for run in (running, before_queued)] == [CancelRequest.REPLACED] * 2
     assert [item.execution for item in await w.store.outbox(limit=10)] == [ready.id]
     assert (await w.job("stale")).next_us == T0 + SECOND
     assert [(await w.job(name)).next_us for name in names[:4]] == [T0 + s * SECOND for s in (2, 3, 3, 4)]
 
 
-async def case_several_careful_rows_of_one_job_come_one_after_the_other(w: StoreFixture) -> None:
+async def case_careful_rows_of_one_job_are_admitted_in_order(w: StoreFixture) -> None:
     await w.save(overlap=Overlap.REPLACE)
-    await w.save("asked", overlap=Overlap.REPLACE)
-    for name, claim, fates in (
+    await w.save("claimed", overlap=Overlap.REPLACE)
+    for name, claim, expected in (
         ("job", False, [Status.CANCELED, Status.CANCELED, Status.READY]),
-        ("asked", True, [Status.RUNNING, Status.CANCELED, Status.QUEUED]),
+        ("claimed", True, [Status.RUNNING, Status.CANCELED, Status.QUEUED]),
     ):
         job = await w.job(name)
         rows = [admit_row(job, T0 + s * SECOND, T0 + (s + 1) * SECOND, claim=claim, careful=True) for s in range(1, 4)]
         assert len(await _admit(w, *rows)) == 3
-        assert [await w.status(row.id) for row in rows] == fates
+        assert [await w.status(row.id) for row in rows] == expected
         assert ((await w.execution(rows[0].id)).cancel is CancelRequest.REPLACED) is claim
         assert (await w.job(name)).next_us == T0 + 4 * SECOND
 
@@ -118,7 +118,7 @@ async def case_careful_rows_share_a_key(w: StoreFixture) -> None:
     assert len(await w.claim()) == 2
 
 
-async def case_the_same_careful_rows_again_change_nothing(w: StoreFixture) -> None:
+async def case_repeated_careful_rows_change_nothing(w: StoreFixture) -> None:
     names = [f"job-{n}" for n in range(3)]
     for name in names:
         await w.save(name, overlap=Overlap.REPLACE)
@@ -134,7 +134,7 @@ async def case_the_same_careful_rows_again_change_nothing(w: StoreFixture) -> No
     assert [(await w.execution(one.id)).cancel for one in first] == [CancelRequest.NO] * 3
 
 
-async def case_gaps_that_are_sent_together_are_judged_each_by_itself(w: StoreFixture) -> None:
+async def case_concurrent_gaps_are_recovered_independently(w: StoreFixture) -> None:
     for name in ("fine", "stale", "missed", "full", "whole"):
         await w.save(name, overlap=Overlap.QUEUE, queue_max=1)
     await w.save("replacing", overlap=Overlap.REPLACE)
@@ -156,23 +156,27 @@ async def case_gaps_that_are_sent_together_are_judged_each_by_itself(w: StoreFix
         [],
         [Status.READY, Status.READY, Status.READY],
     ]
-    found = [((await w.job(name)).next_us or 0) - T0 for name in jobs]
-    assert found == [s * SECOND for s in (4, 1, 4, 3, 1, 5)]
-    fates = [await w.status(run.id) for run in gaps[-1].runs]
-    assert fates == [Status.CANCELED, Status.CANCELED, Status.READY]
+    cursors = [((await w.job(name)).next_us or 0) - T0 for name in jobs]
+    assert cursors == [s * SECOND for s in (4, 1, 4, 3, 1, 5)]
+    statuses = [await w.status(run.id) for run in gaps[-1].runs]
+    assert statuses == [Status.CANCELED, Status.CANCELED, Status.READY]
     assert await w.status(waiting.id) is Status.CANCELED
     assert await _recover(w, *gaps) == [[], [], [], [], [], []]
 
 
-async def case_gaps_that_are_sent_together_share_a_key(w: StoreFixture) -> None:
-    """One that is refused whole leaves no trace at the key."""
+async def case_concurrent_gaps_share_a_key(w: StoreFixture) -> None:
+    """A rejected whole gap does not count against the key."""
     gaps = []
     for name, runs, whole in (("a", 1, False), ("b", 3, True), ("c", 1, False), ("d", 1, False)):
         await w.save(name, overlap=Overlap.ALLOW, keyed=True, queue_max=1)
         gaps.append(_build_recover(await w.job(name), runs=runs, all_or_nothing=whole, key=KEY, key_limit=2))
-    found = await _recover(w, *gaps)
-    assert found[1] == []
-    assert sorted(status for answer in found for status in answer) == [Status.READY, Status.READY, Status.QUEUED]
+    statuses = await _recover(w, *gaps)
+    assert statuses[1] == []
+    assert sorted(status for gap_statuses in statuses for status in gap_statuses) == [
+        Status.READY,
+        Status.READY,
+        Status.QUEUED,
+    ]
     claimed = await w.claim()
     assert len(claimed) == 2
     await w.settle(*claimed)
@@ -183,7 +187,7 @@ async def case_gaps_that_are_sent_together_share_a_key(w: StoreFixture) -> None:
 _CONCURRENT_COMMANDS = 30
 
 
-async def case_many_create_at_once_and_each_has_its_own_answer(w: StoreFixture) -> None:
+async def case_concurrent_creates_each_get_their_own_result(w: StoreFixture) -> None:
     commands = [
         SaveJobs(
             rows=(w.row(f"a{n}", expect=NEW, tags={"n": str(n)}), w.row(f"b{n}", expect=NEW)),
@@ -192,8 +196,8 @@ async def case_many_create_at_once_and_each_has_its_own_answer(w: StoreFixture) 
         )
         for n in range(_CONCURRENT_COMMANDS)
     ]
-    answers = await asyncio.gather(*(w.store.apply(command) for command in commands))
-    for n, saved in enumerate(answers):
+    results = await asyncio.gather(*(w.store.apply(command) for command in commands))
+    for n, saved in enumerate(results):
         assert [(s.id, s.version, s.created, s.incarnation) for s in saved] == [
             (job_id("default", f"{letter}{n}", 1), 1, True, 1) for letter in "ab"
         ]
@@ -208,20 +212,20 @@ async def case_many_create_at_once_and_each_has_its_own_answer(w: StoreFixture) 
     assert (await w.store.counts()).jobs == {0: 2 * _CONCURRENT_COMMANDS}
 
 
-async def case_of_many_that_create_at_once_only_the_wrong_ones_are_refused(w: StoreFixture) -> None:
+async def case_among_concurrent_creates_only_conflicting_ones_are_rejected(w: StoreFixture) -> None:
     await w.save("taken")
     names = [f"job-{n}" for n in range(10)]
     names[3] = "taken"
     names[7] = names[8] = "twice"
     commands = [SaveJobs(rows=(w.row(name, expect=NEW),), now_us=w.now) for name in names]
-    answers = await asyncio.gather(*(w.store.apply(command) for command in commands), return_exceptions=True)
-    refused = [name for name, answer in zip(names, answers, strict=True) if isinstance(answer, Conflict)]
-    assert sorted(refused) == ["taken", "twice"]
-    assert sum(isinstance(answer, list) and answer[0].created for answer in answers) == 8
+    results = await asyncio.gather(*(w.store.apply(command) for command in commands), return_exceptions=True)
+    rejected = [name for name, result in zip(names, results, strict=True) if isinstance(result, Conflict)]
+    assert sorted(rejected) == ["taken", "twice"]
+    assert sum(isinstance(result, list) and result[0].created for result in results) == 8
     assert len((await w.store.list_jobs(JobFilter(), limit=100)).items) == 9
 
 
-async def case_the_same_key_is_the_same_job(w: StoreFixture) -> None:
+async def case_an_idempotency_key_creates_a_job_once(w: StoreFixture) -> None:
     def create(key: str | None, **options: str) -> SaveJobs:
         return SaveJobs(rows=(w.row("job", expect=NEW, **options),), now_us=w.tick(), idempotency=key)
 
@@ -241,18 +245,18 @@ async def case_the_same_key_is_the_same_job(w: StoreFixture) -> None:
     assert [entry.action for entry in audited.items] == ["delete", "create"]
 
 
-async def case_of_many_with_the_same_key_one_creates(w: StoreFixture) -> None:
+async def case_one_of_many_creates_with_the_same_idempotency_key_wins(w: StoreFixture) -> None:
     command = SaveJobs(rows=(w.row("job", expect=NEW),), now_us=w.now, idempotency="k")
     others = [SaveJobs(rows=(w.row(f"job-{n}", expect=NEW),), now_us=w.now) for n in range(5)]
     sent = [command, *others, command, command]
-    answers = await asyncio.gather(*(w.store.apply(one) for one in sent))
-    same = [saved for one, [saved] in zip(sent, answers, strict=True) if one is command]
+    results = await asyncio.gather(*(w.store.apply(each) for each in sent))
+    same = [saved for each, [saved] in zip(sent, results, strict=True) if each is command]
     assert {saved.id for saved in same} == {job_id("default", "job", 1)}
     assert sum(saved.created for saved in same) == 1
     assert len((await w.store.list_jobs(JobFilter(), limit=100)).items) == 6
 
 
-async def case_jobs_that_follow_each_other_are_created_at_once(w: StoreFixture) -> None:
+async def case_upstream_and_downstream_jobs_are_created_concurrently(w: StoreFixture) -> None:
     rows = [
         w.row("up", expect=NEW),
         w.row("down", expect=NEW, after=(UpstreamJob(job="up"),)),
@@ -262,7 +266,7 @@ async def case_jobs_that_follow_each_other_are_created_at_once(w: StoreFixture) 
     assert [job for job, _ in await w.store.followers("default", "up")] == [job_id("default", "down", 1)]
 
 
-async def case_a_name_that_is_used_again_is_told(w: StoreFixture) -> None:
+async def case_a_reused_name_gets_the_next_incarnation(w: StoreFixture) -> None:
     first = await w.save("job")
     await w.store.apply(DeleteJob(job=first.id, now_us=w.tick()))
     again = await w.save("job")

@@ -1,4 +1,4 @@
-"""Concurrency keys: who gets one that comes free, and what becomes of what waits for one when its job changes."""
+"""Concurrency keys: which execution gets a free key, and the effect of a new version on queued executions."""
 
 import asyncio
 from typing import Any
@@ -25,15 +25,15 @@ async def _statuses(w: StoreFixture, *runs: Triggered) -> list[Status]:
 
 
 async def _claim_one(w: StoreFixture) -> Claimed:
-    """The one execution that is ready now."""
+    """Claim the only ready execution."""
     [claimed] = await w.claim()
     return claimed
 
 
-# --- who gets a key that comes free
+# --- which execution gets a free key
 
 
-async def case_a_free_key_goes_to_whoever_is_ranked_best(w: StoreFixture) -> None:
+async def case_a_free_key_goes_to_the_best_ranked_execution(w: StoreFixture) -> None:
     [low] = await _save_keyed_jobs(w, "low", priority=1)
     [high] = await _save_keyed_jobs(w, "high", priority=10)
     await _trigger_with_key(w, low)
@@ -52,12 +52,12 @@ async def case_a_free_key_goes_to_whoever_is_ranked_best(w: StoreFixture) -> Non
 
 
 async def case_nothing_starves_behind_a_key(w: StoreFixture) -> None:
-    """One that waited for longer than a job's priority is worth goes first, however much that job asks for."""
+    """An execution that waited longer than a difference in priority is worth runs first."""
     [low] = await _save_keyed_jobs(w, "low", priority=1)
     [high] = await _save_keyed_jobs(w, "high", priority=10)
     await _trigger_with_key(w, high)
     running = await _claim_one(w)
-    patient = await _trigger_with_key(w, low)
+    waiting = await _trigger_with_key(w, low)
     order = []
     for _ in range(12):
         w.tick(60 * SECOND)
@@ -65,11 +65,11 @@ async def case_nothing_starves_behind_a_key(w: StoreFixture) -> None:
         await w.settle(running)
         running = await _claim_one(w)
         order.append(running.id)
-    assert order.index(patient.id) == 8, "nine steps of priority are worth nine minutes"
+    assert order.index(waiting.id) == 8, "nine steps of priority equal nine minutes"
 
 
-async def case_the_sweep_goes_by_rank_too(w: StoreFixture) -> None:
-    """What nobody could hand on, because the limit was raised by an admission, is found by rank."""
+async def case_the_sweep_wakes_executions_by_rank(w: StoreFixture) -> None:
+    """After an admission raised the limit, the sweep wakes the best-ranked execution."""
     jobs = await _save_keyed_jobs(w, "a", "b", "c")
     await _trigger_with_key(w, jobs[0])
     waiting = [await _trigger_with_key(w, job) for job in (jobs[2], jobs[1], jobs[0])]
@@ -92,17 +92,17 @@ async def case_a_full_job_does_not_keep_a_key_from_others(w: StoreFixture) -> No
     assert await _statuses(w, blocked, waits) == [Status.QUEUED, Status.READY]
 
 
-async def case_many_jobs_behind_a_key_come_one_after_the_other(w: StoreFixture) -> None:
+async def case_jobs_that_share_a_key_run_one_after_the_other(w: StoreFixture) -> None:
     jobs = await _save_keyed_jobs(w, *(f"job-{n:02}" for n in range(40)))
-    asked = [await _trigger_with_key(w, job) for job in jobs]
-    for run in asked:
+    triggered = [await _trigger_with_key(w, job) for job in jobs]
+    for run in triggered:
         running = await _claim_one(w)
         assert running.id == run.id
         await w.settle(running)
 
 
-async def case_whoever_frees_a_key_wakes_who_waits(w: StoreFixture) -> None:
-    """Not the next sweep: a cancellation, a pause, a deletion, a dead node."""
+async def case_freeing_a_key_wakes_the_next_execution(w: StoreFixture) -> None:
+    """A cancellation, a pause, a deletion and a reap wake it at once, without a sweep."""
     [other] = await _save_keyed_jobs(w, "other")
     node = await w.start_node("dying")
     for end in ("cancel", "pause", "delete", "reap"):
@@ -130,42 +130,42 @@ async def _reap(w: StoreFixture, run: Claimed, node: int) -> None:
     assert await w.store.apply(Reap(node=node, beat=0, rows=(row,), now_us=w.now)) == [run.id]
 
 
-async def case_a_key_is_never_over_its_limit_among_many_who_end_at_once(w: StoreFixture) -> None:
+async def case_concurrent_settles_never_exceed_the_limit_of_a_key(w: StoreFixture) -> None:
     jobs = await _save_keyed_jobs(w, *(f"job-{n}" for n in range(6)))
-    asked = [await _trigger_with_key(w, job, key_limit=2) for job in jobs for _ in range(3)]
+    triggered = [await _trigger_with_key(w, job, key_limit=2) for job in jobs for _ in range(3)]
     ended = 0
-    while ended < len(asked):
+    while ended < len(triggered):
         running = await w.claim()
-        assert 0 < len(running) <= 2, "a key that is free has somebody waiting"
+        assert 0 < len(running) <= 2, "a free key is given to a waiting execution"
         await asyncio.gather(*(w.settle(run) for run in running))
         await w.wake()
         ended += len(running)
 
 
-# --- what a new version does to what waits
+# --- the effect of a new version
 
 
-async def case_a_version_without_a_key_lets_go_of_what_waited_for_it(w: StoreFixture) -> None:
+async def case_a_version_without_a_key_wakes_executions_that_waited_for_it(w: StoreFixture) -> None:
     mine, other = await _save_keyed_jobs(w, "mine", "other")
     await _trigger_with_key(w, mine)
     running = await _claim_one(w)
     waits, elsewhere = await _trigger_with_key(w, mine), await _trigger_with_key(w, other)
-    await w.save("mine", overlap=Overlap.ALLOW, limit=0, description="no key any more")
-    assert await _statuses(w, waits, elsewhere) == [Status.READY, Status.QUEUED], "what runs keeps its key"
+    await w.save("mine", overlap=Overlap.ALLOW, limit=0, description="without a key")
+    assert await _statuses(w, waits, elsewhere) == [Status.READY, Status.QUEUED], "a running execution keeps its key"
     assert (await _claim_one(w)).id == waits.id
     await w.settle(running)
     assert await _statuses(w, elsewhere) == [Status.READY]
 
 
-async def case_a_version_that_gives_up_a_key_frees_it(w: StoreFixture) -> None:
+async def case_a_version_without_a_key_frees_the_key_of_ready_executions(w: StoreFixture) -> None:
     mine, other = await _save_keyed_jobs(w, "mine", "other")
     ready = await _trigger_with_key(w, mine)
     waits = await _trigger_with_key(w, other)
-    await w.save("mine", overlap=Overlap.ALLOW, limit=0, description="no key any more")
+    await w.save("mine", overlap=Overlap.ALLOW, limit=0, description="without a key")
     assert await _statuses(w, ready, waits) == [Status.READY, Status.READY]
 
 
-async def case_a_version_with_another_limit_counts_at_once(w: StoreFixture) -> None:
+async def case_a_version_with_another_limit_applies_at_once(w: StoreFixture) -> None:
     mine, other = await _save_keyed_jobs(w, "mine", "other")
     await _trigger_with_key(w, mine)
     running = await _claim_one(w)
@@ -181,7 +181,7 @@ async def case_a_version_with_another_limit_counts_at_once(w: StoreFixture) -> N
     assert len(await w.claim()) == 1
 
 
-async def case_a_version_with_another_key_moves_what_waits(w: StoreFixture) -> None:
+async def case_a_version_with_another_key_moves_queued_executions(w: StoreFixture) -> None:
     template = {"overlap": Overlap.ALLOW, "keyed": True, "key_limit": 1}
     saved = await w.save("mine", key="{{ payload.tenant }}", **template)
     runs = [
@@ -193,14 +193,14 @@ async def case_a_version_with_another_key_moves_what_waits(w: StoreFixture) -> N
     assert [run.status for run in runs] == [Status.READY, Status.QUEUED, Status.READY, Status.READY]
     await w.save("mine", key="{{ payload.region }}", description="by region", **template)
     assert await _statuses(w, *runs) == [Status.READY, Status.READY, Status.QUEUED, Status.READY]
-    assert (await _trigger_with_key(w, saved.id, key="t1")).status is Status.READY, "nobody has that key any more"
+    assert (await _trigger_with_key(w, saved.id, key="t1")).status is Status.READY, "the key is free again"
     assert (await _trigger_with_key(w, saved.id, key="south")).status is Status.QUEUED
     claimed = {run.id: run for run in await w.claim()}
     await w.settle(claimed[runs[0].id])
     assert await _statuses(w, runs[2]) == [Status.READY]
 
 
-async def case_a_version_that_brings_a_key_gives_it_to_what_waits(w: StoreFixture) -> None:
+async def case_a_version_with_a_new_key_applies_to_ready_executions(w: StoreFixture) -> None:
     saved = await w.save("mine", overlap=Overlap.ALLOW)
     [other] = await _save_keyed_jobs(w, "other")
     w.tick()
@@ -213,17 +213,17 @@ async def case_a_version_that_brings_a_key_gives_it_to_what_waits(w: StoreFixtur
     )
     assert sorted(await _statuses(w, *ready)) == [Status.READY, Status.QUEUED]
     assert (await _trigger_with_key(w, other, key="mine")).status is Status.QUEUED
-    assert running.id == first.id, "and has no key, as under its version"
+    assert running.id == first.id, "it has no key, because its version has none"
     await w.settle(running)
     assert len(await w.claim()) == 1
 
 
-async def case_a_version_of_a_paused_job_moves_what_is_held(w: StoreFixture) -> None:
+async def case_a_version_of_a_paused_job_applies_to_held_executions(w: StoreFixture) -> None:
     mine, other = await _save_keyed_jobs(w, "mine", "other")
     holder = await _trigger_with_key(w, other)
     held = await _trigger_with_key(w, mine, cause=Cause.REPLAY)
     await w.set_state(mine, JobState.PAUSED)
-    await w.save("mine", overlap=Overlap.ALLOW, limit=0, state=JobState.PAUSED, description="no key any more")
+    await w.save("mine", overlap=Overlap.ALLOW, limit=0, state=JobState.PAUSED, description="without a key")
     assert await _statuses(w, holder, held) == [Status.READY, Status.QUEUED]
     await w.set_state(mine, JobState.ACTIVE)
     assert await _statuses(w, held) == [Status.READY]

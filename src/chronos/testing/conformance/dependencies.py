@@ -1,4 +1,4 @@
-"""Jobs that follow others: who follows whom, whatever is saved first, and how they hear of an end."""
+"""Dependencies: finding the followers of an upstream job, and telling them of its ends through the outbox."""
 
 import asyncio
 import json
@@ -27,7 +27,7 @@ UPSTREAM = (UpstreamJob(job="up"),)
 
 
 async def _take_ended_from_outbox(w: StoreFixture) -> list[tuple[str, Status]]:
-    """Which executions the outbox tells of, and takes them out of it."""
+    """Remove the ended executions from the outbox. Returns their ids and statuses."""
     items = await w.store.outbox(limit=100)
     bodies = [json.loads(item.body) for item in items if item.kind == "ended"]
     for item, body in zip(items, bodies, strict=True):
@@ -37,7 +37,7 @@ async def _take_ended_from_outbox(w: StoreFixture) -> list[tuple[str, Status]]:
     return [(body["execution"], Status(body["status"])) for body in bodies]
 
 
-async def case_followers_are_known_by_the_name_they_follow(w: StoreFixture) -> None:
+async def case_followers_are_found_by_the_name_of_their_upstream_job(w: StoreFixture) -> None:
     after = (UpstreamJob(job="up"), UpstreamJob(job="other", on=UpstreamCondition.COMPLETION))
     one = await w.save("one", after=after)
     two = await w.save("two", after=(UpstreamJob(job="up", on=UpstreamCondition.FAILURE),))
@@ -58,7 +58,7 @@ async def case_followers_are_known_by_the_name_they_follow(w: StoreFixture) -> N
     assert await w.store.followers("default", "up") == [(one.id, UpstreamCondition.COMPLETION)]
 
 
-async def case_all_that_follows_an_end_is_kept_however_alike(w: StoreFixture) -> None:
+async def case_similar_follow_ups_are_all_kept(w: StoreFixture) -> None:
     await w.save("job")
     alerts = tuple(FollowUp("alert", "chat", f'{{"n":{n}}}') for n in range(3))
     settled = await w.settle(await w.admit_one("job"), follow=alerts)
@@ -67,7 +67,7 @@ async def case_all_that_follows_an_end_is_kept_however_alike(w: StoreFixture) ->
     assert {item.body for item in items} == {alert.body for alert in alerts}
 
 
-async def case_an_end_of_a_followed_job_is_told(w: StoreFixture) -> None:
+async def case_the_end_of_an_upstream_job_is_in_the_outbox(w: StoreFixture) -> None:
     await w.save("up", overlap=Overlap.ALLOW)
     await w.save("alone", overlap=Overlap.ALLOW)
     await w.save("down", after=UPSTREAM)
@@ -78,14 +78,14 @@ async def case_an_end_of_a_followed_job_is_told(w: StoreFixture) -> None:
     assert (settled.settled, settled.outbox_items) == ([up.id], 1)
     assert await _take_ended_from_outbox(w) == [(up.id.hex(), Status.SUCCEEDED)]
     assert (await w.settle(up)).outbox_items == 0
-    assert await _take_ended_from_outbox(w) == [], "what was settled before is not told again"
+    assert await _take_ended_from_outbox(w) == [], "a repeated settle adds nothing to the outbox"
     many = [await w.admit_one("up") for _ in range(3)] + [await w.admit_one("alone") for _ in range(9)]
     assert (await w.settle(*many, status=Status.FAILED, follow=(FollowUp("hook", "x", "{}"),))).outbox_items == 15
     ends = [item for item in await w.store.outbox(limit=100) if item.kind == "ended"]
     assert {item.execution for item in ends} == {run.id for run in many[:3]}
 
 
-async def case_it_does_not_matter_who_is_saved_first(w: StoreFixture) -> None:
+async def case_upstream_and_downstream_jobs_are_saved_in_any_order(w: StoreFixture) -> None:
     follower = await w.save("down", after=UPSTREAM)
     upstream = await w.save("up", overlap=Overlap.ALLOW)
     await w.settle(await w.admit_one("up"))
@@ -93,7 +93,7 @@ async def case_it_does_not_matter_who_is_saved_first(w: StoreFixture) -> None:
     await w.store.apply(DeleteJob(job=upstream.id, now_us=w.tick()))
     await w.save("up", overlap=Overlap.ALLOW)
     await w.settle(await w.admit_one("up"))
-    assert len(await _take_ended_from_outbox(w)) == 1, "the one that took its name is followed, too"
+    assert len(await _take_ended_from_outbox(w)) == 1, "a new job with the same name is followed, too"
     await w.save("down", after=())
     await w.settle(await w.admit_one("up"))
     assert await _take_ended_from_outbox(w) == []
@@ -103,14 +103,14 @@ async def case_it_does_not_matter_who_is_saved_first(w: StoreFixture) -> None:
     await w.save("also", after=UPSTREAM)
     await w.store.apply(DeleteJob(job=follower.id, now_us=w.tick()))
     await w.settle(await w.admit_one("up"))
-    assert len(await _take_ended_from_outbox(w)) == 1, "the other one still follows"
+    assert len(await _take_ended_from_outbox(w)) == 1, "the other follower remains"
     also = await w.job("also")
     await w.store.apply(DeleteJob(job=also.id, now_us=w.tick()))
     await w.settle(await w.admit_one("up"))
     assert await _take_ended_from_outbox(w) == []
 
 
-async def case_both_may_be_saved_at_once(w: StoreFixture) -> None:
+async def case_upstream_and_downstream_jobs_are_saved_together(w: StoreFixture) -> None:
     await w.start_node()
     rows = (w.row("down", after=UPSTREAM), w.row("up", overlap=Overlap.ALLOW))
     await w.store.apply(SaveJobs(rows=rows, now_us=w.now))
@@ -126,46 +126,45 @@ async def case_both_may_be_saved_at_once(w: StoreFixture) -> None:
         assert len(await _take_ended_from_outbox(w)) == 1
 
 
-async def case_every_way_to_end_is_told(w: StoreFixture) -> None:
+async def case_every_kind_of_end_is_in_the_outbox(w: StoreFixture) -> None:
     saved = await w.save("up", overlap=Overlap.ALLOW, limit=4)
     await w.save("down", after=UPSTREAM)
-    lost, given_up, again, ready, queued = [await w.admit_one("up", claim=i < 3) for i in range(5)]
+    lost, released, retried, ready, queued = [await w.admit_one("up", claim=i < 3) for i in range(5)]
     await w.store.apply(CancelExecution(execution=queued.id, now_us=w.tick()))
     await w.store.apply(CancelExecution(execution=ready.id, now_us=w.tick()))
     assert set(await _take_ended_from_outbox(w)) == {
         (ready.id.hex(), Status.CANCELED),
         (queued.id.hex(), Status.CANCELED),
     }
-    await w.store.apply(CancelExecution(execution=given_up.id, now_us=w.tick()))
-    tried = ended_attempt(given_up, 1)
-    row = ReleaseRow(given_up.id, given_up.token, 7, '{"result":1}', (tried,))
+    await w.store.apply(CancelExecution(execution=released.id, now_us=w.tick()))
+    row = ReleaseRow(released.id, released.token, 7, '{"result":1}', (ended_attempt(released, 1),))
     assert await w.store.apply(Release(rows=(row,), now_us=w.tick())) == []
-    view = await w.store.execution(given_up.id)
+    view = await w.store.execution(released.id)
     assert view is not None
     assert (view.execution.detail, len(view.attempts)) == ({"result": 1}, 1)
-    assert await _take_ended_from_outbox(w) == [(given_up.id.hex(), Status.CANCELED)]
+    assert await _take_ended_from_outbox(w) == [(released.id.hex(), Status.CANCELED)]
     rows = (
         ReapRow(lost.id, lost.job, lost.token, Status.STALE, ReasonCode.WORKER_LOST, 1, (), message="gone"),
         ReapRow(
-            *(again.id, again.job, again.token, Status.READY, ReasonCode.WORKER_LOST, 2),
-            (ended_attempt(again, 1, AttemptStatus.LOST, "a"), ended_attempt(again, 1, AttemptStatus.LOST, "b")),
+            *(retried.id, retried.job, retried.token, Status.READY, ReasonCode.WORKER_LOST, 2),
+            (ended_attempt(retried, 1, AttemptStatus.LOST, "a"), ended_attempt(retried, 1, AttemptStatus.LOST, "b")),
         ),
     )
     reaped = await w.store.apply(Reap(node=w.node, beat=0, rows=rows, now_us=w.tick()))
     assert reaped is not None
-    assert set(reaped) == {lost.id, again.id}
+    assert set(reaped) == {lost.id, retried.id}
     reason = (await w.execution(lost.id)).reason
     assert reason is not None
     assert reason.message == "gone"
-    view = await w.store.execution(again.id)
+    view = await w.store.execution(retried.id)
     assert view is not None
     assert [attempt.task for attempt in view.attempts] == ["a", "b"]
     assert await _take_ended_from_outbox(w) == [(lost.id.hex(), Status.STALE)]
     await w.store.apply(DeleteJob(job=saved.id, now_us=w.tick()))
-    assert await _take_ended_from_outbox(w) == [(again.id.hex(), Status.CANCELED)]
+    assert await _take_ended_from_outbox(w) == [(retried.id.hex(), Status.CANCELED)]
 
 
-async def case_an_overlap_is_not_told_but_a_replaced_one_is(w: StoreFixture) -> None:
+async def case_the_outbox_has_replaced_but_not_skipped_executions(w: StoreFixture) -> None:
     await w.save("up", overlap=Overlap.SKIP)
     await w.save("down", after=UPSTREAM)
     first = await w.admit_one("up")
@@ -179,7 +178,7 @@ async def case_an_overlap_is_not_told_but_a_replaced_one_is(w: StoreFixture) -> 
     assert await _take_ended_from_outbox(w) == [(waiting.id.hex(), Status.CANCELED)]
 
 
-async def case_a_skip_is_recorded_once_and_told(w: StoreFixture) -> None:
+async def case_a_skip_is_recorded_once_and_is_in_the_outbox(w: StoreFixture) -> None:
     up = await w.save("up")
     middle = await w.save("middle", after=UPSTREAM)
     await w.save("down", after=(UpstreamJob(job="middle"),))
@@ -195,10 +194,10 @@ async def case_a_skip_is_recorded_once_and_told(w: StoreFixture) -> None:
     )
     assert await w.store.apply(skip)
     assert not await w.store.apply(skip)
-    found = await w.execution(execution)
-    assert found.reason is not None
-    assert (found.status, found.cause, found.job_version) == (Status.SKIPPED, Cause.DEPENDENCY, 1)
-    assert (found.reason.code, found.reason.message) == (ReasonCode.UPSTREAM_FAILED, '"up" failed.')
+    skipped = await w.execution(execution)
+    assert skipped.reason is not None
+    assert (skipped.status, skipped.cause, skipped.job_version) == (Status.SKIPPED, Cause.DEPENDENCY, 1)
+    assert (skipped.reason.code, skipped.reason.message) == (ReasonCode.UPSTREAM_FAILED, '"up" failed.')
     assert await _take_ended_from_outbox(w) == [(execution.hex(), Status.SKIPPED)]
     await w.store.apply(DeleteJob(job=up.id, now_us=w.tick()))
     gone = RecordSkip(
@@ -213,7 +212,7 @@ async def case_a_skip_is_recorded_once_and_told(w: StoreFixture) -> None:
     assert not await w.store.apply(gone)
 
 
-async def case_outbox_items_go_to_who_can_deal_with_them(w: StoreFixture) -> None:
+async def case_outbox_items_go_to_nodes_that_have_their_target(w: StoreFixture) -> None:
     await w.save()
     follow = (FollowUp("hook", "", "{}"), FollowUp("call", "mine", "{}"), FollowUp("call", "yours", "{}"))
     await w.settle(await w.admit_one(), follow=follow)

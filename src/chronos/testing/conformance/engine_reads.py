@@ -1,4 +1,4 @@
-"""Reads that the engine lives by: old versions, ready lanes, what runs long, what ended, and what was written."""
+"""Reads of the engine: old versions, ready lanes, long-running and ended executions, output."""
 
 from chronos.core.config import Overlap
 from chronos.core.execution import Execution, Span, Status
@@ -14,16 +14,16 @@ async def case_any_version_of_a_job_can_be_looked_up(w: StoreFixture) -> None:
     await w.save(description="two")
     await w.save(description="three")
     other = await w.save("other", description="its own")
-    wanted = [(saved.id, 1), (saved.id, 3), (other.id, 1), (other.id, 2), (bytes(16), 1)]
-    found = await w.store.specs_at(wanted)
-    assert {key: spec.description for key, spec in found.items()} == {
+    keys = [(saved.id, 1), (saved.id, 3), (other.id, 1), (other.id, 2), (bytes(16), 1)]
+    specs = await w.store.specs_at(keys)
+    assert {key: spec.description for key, spec in specs.items()} == {
         (saved.id, 1): "one",
         (saved.id, 3): "three",
         (other.id, 1): "its own",
     }
     await w.store.apply(DeleteJob(job=saved.id, now_us=w.tick()))
-    found = await w.store.specs_at([(saved.id, 2), (saved.id, 3), (saved.id, 3)])
-    assert {key[1]: spec.description for key, spec in found.items()} == {2: "two", 3: "three"}
+    specs = await w.store.specs_at([(saved.id, 2), (saved.id, 3), (saved.id, 3)])
+    assert {key[1]: spec.description for key, spec in specs.items()} == {2: "two", 3: "three"}
     assert await w.store.specs_at([]) == {}
 
 
@@ -41,7 +41,7 @@ async def case_lanes_with_ready_work_are_known(w: StoreFixture) -> None:
     assert await w.store.ready_lanes() == [lanes["b"]]
 
 
-async def case_what_runs_long_is_found(w: StoreFixture) -> None:
+async def case_long_running_executions_are_found(w: StoreFixture) -> None:
     await w.save(overlap=Overlap.ALLOW)
     runs = [await w.admit_one() for _ in range(3)]
     ready = await w.admit_one(claim=False)
@@ -51,7 +51,7 @@ async def case_what_runs_long_is_found(w: StoreFixture) -> None:
     assert ready.id not in {execution.id for execution in await w.store.running_since(w.now + SECOND, 10)}
 
 
-async def case_what_ended_is_read_in_order(w: StoreFixture) -> None:
+async def case_ended_executions_are_read_in_order(w: StoreFixture) -> None:
     saved = await w.save(overlap=Overlap.ALLOW)
     runs = [await w.admit_one() for _ in range(5)]
     for run in reversed(runs[:3]):
@@ -82,7 +82,7 @@ async def case_what_ended_is_read_in_order(w: StoreFixture) -> None:
     assert seen[-1] == span
 
 
-async def case_who_runs_a_job_hears_when_it_ran_last(w: StoreFixture) -> None:
+async def case_an_execution_carries_the_last_run_of_its_job(w: StoreFixture) -> None:
     saved = await w.save(overlap=Overlap.SKIP)
     first = await w.admit_one()
     assert first.last_run_us is None
@@ -101,7 +101,7 @@ async def case_who_runs_a_job_hears_when_it_ran_last(w: StoreFixture) -> None:
     assert careful.last_run_us == T0 + 4 * SECOND
 
 
-async def case_of_many_that_run_each_hears_when_its_job_ran_last(w: StoreFixture) -> None:
+async def case_executions_of_one_batch_carry_the_last_run_of_their_jobs(w: StoreFixture) -> None:
     names = ["a", "b", "c"]
     for name in names:
         await w.save(name, overlap=Overlap.QUEUE, queue_max=9)
@@ -129,14 +129,14 @@ async def case_the_newest_executions_of_many_jobs_are_found_at_once(w: StoreFixt
     passed = await w.admit_one("c")
     assert passed.status is Status.SKIPPED
     jobs = [both.id, ended.id, skipped.id, new.id, bytes(16)]
-    found = await w.store.latest(jobs, started=True)
-    assert {job: execution.id for job, execution in found.items()} == {
+    started = await w.store.latest(jobs, started=True)
+    assert {job: execution.id for job, execution in started.items()} == {
         both.id: opened.id,
         ended.id: last.id,
         skipped.id: kept.id,
     }
-    assert found[both.id].status is Status.RUNNING
-    assert found[ended.id].status is Status.FAILED
+    assert started[both.id].status is Status.RUNNING
+    assert started[ended.id].status is Status.FAILED
     assert await w.store.latest([]) == {}
     latest = await w.store.latest(jobs)
     assert latest.pop(skipped.id).id == passed.id
@@ -149,7 +149,7 @@ async def case_output_is_kept_with_its_execution(w: StoreFixture) -> None:
     run, last = runs[0], runs[-1]
     rows = (
         OutputRow(run.id, "b", 1, 0, "later"),
-        OutputRow(run.id, "a", 2, 0, "second try"),
+        OutputRow(run.id, "a", 2, 0, "second attempt"),
         OutputRow(run.id, "a", 1, 1, "world"),
         OutputRow(run.id, "a", 1, 0, "hello"),
         OutputRow(run.id, "a", 1, PROGRESS, '{"done":1}'),
@@ -173,4 +173,4 @@ async def case_output_is_kept_with_its_execution(w: StoreFixture) -> None:
     assert await w.store.output(run.id) == []
     assert await w.store.output(last.id) == [late]
     await w.store.apply(WriteOutput(rows=rows))
-    assert await w.store.output(run.id) == [], "its history is gone"
+    assert await w.store.output(run.id) == [], "its history was trimmed"

@@ -1,4 +1,4 @@
-"""Claim, run, sleep, settle: tokens, ranks, attempts, what follows."""
+"""The life of an execution: claim, run, suspend, settle, and its follow-ups."""
 
 import asyncio
 
@@ -45,7 +45,7 @@ async def case_waiting_outweighs_priority_in_the_end(w: StoreFixture) -> None:
     assert [c.id for c in await w.claim()] == [low.id, high.id]
 
 
-async def case_a_lane_is_claimed_only_by_who_asks_for_it(w: StoreFixture) -> None:
+async def case_a_claim_takes_only_its_lanes(w: StoreFixture) -> None:
     await w.save("gpu", lane="gpu")
     await w.save("cpu", lane="cpu")
     gpu, cpu = await w.admit_next("gpu", claim=False), await w.admit_next("cpu", claim=False)
@@ -82,7 +82,7 @@ async def case_claims_are_disjoint(w: StoreFixture) -> None:
     assert len(taken) == 20 or len(await w.claim()) + len(taken) == 20
 
 
-async def case_an_old_token_changes_nothing(w: StoreFixture) -> None:
+async def case_a_stale_token_changes_nothing(w: StoreFixture) -> None:
     await w.save()
     run = await w.admit_one()
     stale = run._replace(token=run.token - 1)
@@ -104,7 +104,7 @@ async def case_settling_twice_is_a_success_only_with_the_same_outcome(w: StoreFi
     assert await w.status(run.id) is Status.SUCCEEDED
 
 
-async def case_one_stale_row_does_not_hold_up_the_others(w: StoreFixture) -> None:
+async def case_a_stale_row_does_not_affect_the_other_rows(w: StoreFixture) -> None:
     await w.save("a")
     await w.save("b")
     a, b = await w.admit_next("a", "b")
@@ -113,7 +113,7 @@ async def case_one_stale_row_does_not_hold_up_the_others(w: StoreFixture) -> Non
     assert await w.status(a.id) is Status.RUNNING
 
 
-async def case_the_outcome_is_all_in_history(w: StoreFixture) -> None:
+async def case_history_contains_the_whole_outcome(w: StoreFixture) -> None:
     saved = await w.save()
     run = await w.admit_one()
     w.tick()
@@ -128,7 +128,7 @@ async def case_the_outcome_is_all_in_history(w: StoreFixture) -> None:
     assert (execution.node, execution.attempt) == (w.node, 1)
 
 
-async def case_a_retry_sleeps_and_is_counted(w: StoreFixture) -> None:
+async def case_a_retry_waits_and_counts_as_an_attempt(w: StoreFixture) -> None:
     await w.save(overlap=Overlap.SKIP)
     run = await w.admit_one()
     wake = w.now + 10 * SECOND
@@ -188,25 +188,25 @@ async def case_released_work_is_ready_again_with_its_attempt_unspent(w: StoreFix
     assert (await w.settle(claimed)).settled == [run.id]
 
 
-async def case_what_was_asked_to_stop_does_not_start_again(w: StoreFixture) -> None:
+async def case_a_canceled_execution_does_not_start_again(w: StoreFixture) -> None:
     await w.save(overlap=Overlap.ALLOW)
-    sleeper, leaver, behind = [await w.admit_one() for _ in range(3)]
-    for run in (sleeper, leaver):
+    suspended, released, running = [await w.admit_one() for _ in range(3)]
+    for run in (suspended, released):
         await w.store.apply(CancelExecution(execution=run.id, now_us=w.tick(), message="enough"))
-    row = SuspendRow(sleeper.id, sleeper.token, w.now, (), 2, 0)
+    row = SuspendRow(suspended.id, suspended.token, w.now, (), 2, 0)
     assert await w.store.apply(Suspend(rows=(row,), now_us=w.tick())) == []
-    assert await w.store.apply(Release(rows=(ReleaseRow(leaver.id, leaver.token),), now_us=w.tick())) == []
-    for run in (sleeper, leaver):
+    assert await w.store.apply(Release(rows=(ReleaseRow(released.id, released.token),), now_us=w.tick())) == []
+    for run in (suspended, released):
         execution = await w.execution(run.id)
         assert execution.reason is not None
         assert (execution.status, execution.reason.code) == (Status.CANCELED, ReasonCode.CANCELED)
         assert execution.reason.message == "enough"
-    assert await w.status(behind.id) is Status.RUNNING
+    assert await w.status(running.id) is Status.RUNNING
     assert await w.wake() == 0
     assert await w.claim() == []
 
 
-async def case_what_must_follow_is_in_the_outbox(w: StoreFixture) -> None:
+async def case_follow_ups_are_in_the_outbox(w: StoreFixture) -> None:
     await w.save()
     run = await w.admit_one()
     follow = (FollowUp("hook", "on_complete", "{}"), FollowUp("job", "next", '{"a":1}'))
@@ -240,7 +240,7 @@ async def case_dead_letters_are_listed_until_dropped(w: StoreFixture) -> None:
     assert await w.status(runs[0].id) is Status.FAILED
 
 
-async def case_a_settlement_takes_statements_with_it(w: StoreFixture) -> None:
+async def case_user_statements_commit_with_a_settlement(w: StoreFixture) -> None:
     await w.save(overlap=Overlap.QUEUE)
     run, behind = await w.admit_one(), await w.admit_one()
     row = SettleRow(run.id, run.job, run.token, Status.SUCCEEDED, ReasonCode.SUCCEEDED, None, w.tick())
@@ -252,7 +252,7 @@ async def case_a_settlement_takes_statements_with_it(w: StoreFixture) -> None:
     with raises(Invalid, "there_is_no_such_table"):
         await w.store.apply(settle(("select 1", ()), fails))
     assert [await w.status(execution.id) for execution in (run, behind)] == [Status.RUNNING, Status.QUEUED]
-    for sql in ("commit", "", "-- well\n rollback", "drop table gate", "begin"):
+    for sql in ("commit", "", "-- a comment\n rollback", "drop table gate", "begin"):
         with raises(Invalid):
             await w.store.apply(settle((sql, ())))
     with raises(Invalid):
@@ -261,12 +261,12 @@ async def case_a_settlement_takes_statements_with_it(w: StoreFixture) -> None:
     assert await w.status(run.id) is Status.RUNNING
     settled = await w.store.apply(settle(("select 1", ()), ("with x as (select 1) select * from x", ())))
     assert (settled.settled, settled.woken) == ([run.id], 1)
-    assert (await w.store.apply(settle(fails))).settled == [run.id], "it was settled before, so nothing is run"
+    assert (await w.store.apply(settle(fails))).settled == [run.id], "it was already settled, so no statement runs"
     assert (await w.store.apply(settle(fails, row=row._replace(status=Status.FAILED)))).settled == []
     assert [await w.status(execution.id) for execution in (run, behind)] == [Status.SUCCEEDED, Status.READY]
 
 
-async def case_a_task_takes_statements_with_it(w: StoreFixture) -> None:
+async def case_user_statements_commit_with_a_task(w: StoreFixture) -> None:
     await w.save()
     run = await w.admit_one()
     done = ended_attempt(run, 1, AttemptStatus.SUCCEEDED, task="extract")
@@ -285,7 +285,7 @@ async def case_a_task_takes_statements_with_it(w: StoreFixture) -> None:
     assert (view.execution.detail, list(view.attempts)) == (None, []), "nothing was written"
     assert not await w.store.apply(advance(fails, row=row._replace(token=row.token - 1)))
     assert await w.store.apply(advance(("select 1", ())))
-    assert await w.store.apply(advance(fails)), "it was recorded before, so nothing is run"
+    assert await w.store.apply(advance(fails)), "it was already recorded, so no statement runs"
     view = await w.store.execution(run.id)
     assert view is not None
     assert view.execution.detail == {"tasks": [{"name": "extract"}]}

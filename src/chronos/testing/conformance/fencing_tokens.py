@@ -1,4 +1,4 @@
-"""Fencing tokens: from start to start of a job they grow, whatever order its executions came in."""
+"""Fencing tokens grow with every start of a job, in whatever order its executions were created."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from chronos.core.reasons import ReasonCode
 from chronos.store.commands import CancelExecution, Claimed, Reap, ReapRow, Release, ReleaseRow, Suspend, SuspendRow
 from chronos.testing.conformance.fixture import SECOND, Run, StoreFixture, ended_attempt
 
-_CLAIMS = 40  # more than fit one turn
+_CLAIMS = 40  # more than fit into one turn
 
 
 def _assert_growing(runs: Sequence[Run]) -> None:
@@ -24,30 +24,30 @@ async def _claim_one(w: StoreFixture) -> Claimed:
 
 
 async def _claim_next_attempt(w: StoreFixture, run: Run) -> Claimed:
-    """The next attempt, after a wait."""
+    """Suspend an execution, wake it and claim its next attempt."""
     row = SuspendRow(run.id, run.token, w.now, (), 2, 0, None, (ended_attempt(run, 1),))
     assert await w.store.apply(Suspend(rows=(row,), now_us=w.now)) == [run.id]
     assert await w.wake() == 1
     return await _claim_one(w)
 
 
-async def case_tokens_grow_where_a_trigger_starts_before_queued_instants(w: StoreFixture) -> None:
-    """A queue is in the order of instants: what was admitted last, for an earlier instant, starts first."""
+async def case_tokens_grow_when_a_trigger_starts_before_queued_instants(w: StoreFixture) -> None:
+    """A queue is ordered by instant: the trigger was admitted last, but its earlier instant starts first."""
     job = (await w.save(overlap=Overlap.QUEUE)).id
     started: list[Run] = [await w.admit_one()]
     late = [await w.admit_one() for _ in range(2)]
-    asked = await w.trigger(job, scheduled_us=w.now - 100 * SECOND)
-    assert {run.status for run in late} == {asked.status} == {Status.QUEUED}
+    triggered = await w.trigger(job, scheduled_us=w.now - 100 * SECOND)
+    assert {run.status for run in late} == {triggered.status} == {Status.QUEUED}
     for _ in range(3):
         await w.settle(started[-1])
         started.append(await _claim_one(w))
-    assert [run.id for run in started[1:]] == [asked.id, *(run.id for run in late)]
+    assert [run.id for run in started[1:]] == [triggered.id, *(run.id for run in late)]
     _assert_growing(started)
     for run in started[1:-1]:
         assert (await w.execution(run.id)).token == run.token
 
 
-async def case_tokens_grow_where_a_node_is_handed_the_next_one(w: StoreFixture) -> None:
+async def case_tokens_grow_when_settle_hands_over_the_next_execution(w: StoreFixture) -> None:
     job = (await w.save(overlap=Overlap.QUEUE)).id
     started: list[Run] = [await w.admit_one()]
     await w.admit_one()
@@ -60,7 +60,7 @@ async def case_tokens_grow_where_a_node_is_handed_the_next_one(w: StoreFixture) 
 
 
 async def case_tokens_grow_with_every_claim(w: StoreFixture) -> None:
-    """Retries, shutdowns and deaths: more of them than fit one turn. What comes next is higher still."""
+    """There are more retries, releases and deaths than fit into one turn; the next execution is still higher."""
     job = (await w.save(overlap=Overlap.QUEUE)).id
     started: list[Run] = [await w.admit_one()]
     queued = await w.trigger(job)
@@ -82,7 +82,7 @@ async def case_tokens_grow_with_every_claim(w: StoreFixture) -> None:
     _assert_growing(started)
 
 
-async def case_tokens_grow_after_one_that_was_claimed_often_is_canceled(w: StoreFixture) -> None:
+async def case_tokens_grow_after_an_often_claimed_execution_is_canceled(w: StoreFixture) -> None:
     for name, overlap in (("queue", Overlap.QUEUE), ("replace", Overlap.REPLACE)):
         job = (await w.save(name, overlap=overlap)).id
         started: list[Run] = [*await w.admit_next(name, careful=overlap is Overlap.REPLACE)]
@@ -100,14 +100,14 @@ async def case_tokens_grow_after_one_that_was_claimed_often_is_canceled(w: Store
         await w.settle(started[-1])
 
 
-async def case_tokens_grow_where_what_was_ready_is_held(w: StoreFixture) -> None:
-    """A pause puts what is ready back in line; what is triggered meanwhile starts before it."""
+async def case_tokens_grow_when_a_ready_execution_is_held(w: StoreFixture) -> None:
+    """A pause queues a ready execution again; a trigger during the pause starts before it."""
     job = (await w.save(overlap=Overlap.QUEUE)).id
     ready = await w.admit_one(claim=False)
     await w.set_state(job, JobState.PAUSED)
-    asked = await w.trigger(job)
+    triggered = await w.trigger(job)
     first = await _claim_one(w)
-    assert first.id == asked.id
+    assert first.id == triggered.id
     await w.settle(first)
     await w.set_state(job, JobState.ACTIVE)
     second = await _claim_one(w)
@@ -115,8 +115,8 @@ async def case_tokens_grow_where_what_was_ready_is_held(w: StoreFixture) -> None
     _assert_growing([first, second])
 
 
-async def case_tokens_grow_where_the_limit_shrinks(w: StoreFixture) -> None:
-    """One that was claimed often is ready again, and goes back in line."""
+async def case_tokens_grow_when_the_limit_shrinks(w: StoreFixture) -> None:
+    """An execution that was claimed often is ready again, then queued."""
     await w.save(overlap=Overlap.ALLOW, limit=2)
     runs = [await w.admit_one(), await w.admit_one()]
     often: Run = runs[1]

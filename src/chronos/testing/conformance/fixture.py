@@ -1,4 +1,4 @@
-"""StoreFixture: a store, a clock that the case moves, and jobs that are easy to make. ``raises`` expects an error."""
+"""StoreFixture: a store with a clock that cases move, and short ways to make jobs and executions."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -40,7 +40,7 @@ Run = Admitted | Claimed
 
 
 class StoreFixture:
-    """The store under test and everything a case needs around it."""
+    """The store under test, the current time and the current node."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -49,24 +49,24 @@ class StoreFixture:
         self._requests = 0
 
     def tick(self, us: int = SECOND) -> int:
-        """Let time pass."""
+        """Let time pass. Returns the new time."""
         self.now += us
         return self.now
 
     def request(self) -> bytes:
-        """A request id that was never used before."""
+        """Return a new request id."""
         self._requests += 1
         return self._requests.to_bytes(16)
 
     async def start_node(self, name: str = "node") -> int:
-        """Register a node; it becomes the one that admits and claims."""
+        """Register a node, which becomes the current one. Returns its number."""
         self.node = await self.store.apply(
             RegisterNode(name=name, incarnation=self.request(), now_us=self.now, slots=8)
         )
         return self.node
 
     def row(self, name: str = "job", **options: Any) -> JobRow:
-        """A job to save: gate settings by their names, and those of ``JobRow``."""
+        """Build a job to save from fields of ``GateSpec``, ``JobSpec`` and ``JobRow``."""
         names = {f for f in GateSpec.__dataclass_fields__ if f in options}
         gate = {f: options.pop(f) for f in names}
         if gate.get("overlap", Overlap.SKIP) is Overlap.ALLOW:
@@ -91,15 +91,15 @@ class StoreFixture:
         return saved
 
     async def job(self, name: str = "job", namespace: str = "default") -> Job:
-        """The job of a name, which must exist."""
-        found = await self.store.job_named(namespace, name)
-        assert found is not None, name
-        return found
+        """Return the job of a name, which must exist."""
+        job = await self.store.job_named(namespace, name)
+        assert job is not None, name
+        return job
 
     async def admit_next(
         self, *names: str, claim: bool = True, last: bool = False, careful: bool = False, request: bytes | None = None
     ) -> list[Admitted]:
-        """Admit the next instant of some jobs, a second before their next one."""
+        """Admit the next instant of each job. The instant after it is one second later."""
         rows = []
         for name in names:
             job = await self.job(name)
@@ -119,15 +119,15 @@ class StoreFixture:
     async def claim(
         self, limit: int = 100, *, lanes: tuple[int, ...] | None = None, late: tuple[tuple[int, int], ...] = ()
     ) -> list[Claimed]:
-        """Claim from all lanes, or from some, and what is late in others."""
-        chosen = tuple(await self.store.lanes()) if lanes is None else lanes
+        """Claim from all lanes or from ``lanes``, and late executions from the lanes in ``late``."""
+        own_lanes = tuple(await self.store.lanes()) if lanes is None else lanes
         now_us = self.tick(1)
         return await self.store.apply(
-            Claim(lanes=chosen, limit=limit, node=self.node, now_us=now_us, request=self.request(), late_lanes=late)
+            Claim(lanes=own_lanes, limit=limit, node=self.node, now_us=now_us, request=self.request(), late_lanes=late)
         )
 
     async def settle(self, *runs: Run, status: Status = Status.SUCCEEDED, **options: Any) -> Settled:
-        """Settle runs alike."""
+        """Settle executions with the same outcome."""
         take, lanes = options.pop("take", 0), options.pop("take_lanes", ())
         now_us = self.tick(1)
         code = ReasonCode.SUCCEEDED if status is Status.SUCCEEDED else ReasonCode.TASK_FAILED
@@ -137,7 +137,7 @@ class StoreFixture:
     async def trigger(
         self, job: bytes, *, idempotency: str | None = None, key: str | None = None, **run: Any
     ) -> Triggered:
-        """Ask for one execution by hand."""
+        """Trigger a job."""
         request = idempotency.encode() if idempotency else self.request()
         row = RunRow(
             requested_execution_id(job, Cause.MANUAL, self.now, request),
@@ -153,7 +153,7 @@ class StoreFixture:
     async def backfill(
         self, job: bytes, *instants_us: int, idempotency: str | None = None, room: int | None = None
     ) -> Backfilled:
-        """Ask for the executions of past instants."""
+        """Backfill past instants of a job."""
         request = idempotency.encode() if idempotency else self.request()
         runs = tuple(
             RunRow(
@@ -164,29 +164,29 @@ class StoreFixture:
         return await self.store.apply(Backfill(job=job, runs=runs, now_us=self.now, idempotency=idempotency, room=room))
 
     async def wake(self, limit: int = 100) -> int:
-        """Wake what is due to wake."""
+        """Wake the executions that are due to wake. Returns their number."""
         return await self.store.apply(Wake(now_us=self.now, limit=limit))
 
     async def set_state(self, job: bytes, state: JobState, **options: Any) -> None:
-        """Pause, resume, disable, enable."""
+        """Pause, resume, disable or enable a job."""
         options.setdefault("keep_cursor", True)
         await self.store.apply(SetJobState(job=job, state=state, now_us=self.tick(1), **options))
 
     async def execution(self, execution: bytes) -> Execution:
-        """One execution, which must exist."""
+        """Return an execution, which must exist."""
         view = await self.store.execution(execution)
         assert view is not None
         return view.execution
 
     async def status(self, execution: bytes) -> Status:
-        """The status of an execution, which must exist."""
+        """Return the status of an execution, which must exist."""
         return (await self.execution(execution)).status
 
 
 def admit_row(
     job: Job, scheduled_us: int, next_us: int | None, *, claim: bool = True, careful: bool = False
 ) -> AdmitRow:
-    """The admission of one instant of a job."""
+    """Build the admission of one instant of a job."""
     execution = scheduled_execution_id(job.id, scheduled_us)
     return AdmitRow(job.id, job.version, scheduled_us, next_us, execution, scheduled_us, claim, careful)
 
@@ -194,17 +194,17 @@ def admit_row(
 def ended_attempt(
     run: Run, number: int, status: AttemptStatus = AttemptStatus.FAILED, task: str = "task"
 ) -> EndedAttempt:
-    """The record of a try that ended."""
+    """Build the record of an ended attempt."""
     return EndedAttempt(run.id, task, number, status, T0, T0 + 5, 1, "boom")
 
 
 @contextmanager
 def raises(kind: type[Exception], part: str = "") -> Iterator[None]:
-    """The block must raise this kind of error, and its message must contain ``part``."""
+    """Assert that the block raises this kind of error, with ``part`` in its message."""
     try:
         yield
     except kind as error:
         if part not in str(error):
-            raise AssertionError(f"{error!r} does not say {part!r}") from error
+            raise AssertionError(f"{error!r} does not contain {part!r}") from error
         return
     raise AssertionError(f"nothing raised {kind.__name__}")

@@ -1,4 +1,4 @@
-"""Hints: what is left for others is told, and what is not is not."""
+"""Hints: a write announces the work that it leaves for other nodes, and nothing else."""
 
 from chronos.core.config import Overlap
 from chronos.core.execution import Status
@@ -21,23 +21,23 @@ from chronos.testing.conformance.fixture import SECOND, StoreFixture
 
 
 class _ReceivedHints:
-    """What was hinted at since it was asked last."""
+    """Collects the hints of a store until they are taken."""
 
     def __init__(self, w: StoreFixture) -> None:
         self._hint = Hint(0)
-        w.store.on_hint(self._hear)
+        w.store.on_hint(self._receive)
 
-    def _hear(self, hint: Hint) -> None:
+    def _receive(self, hint: Hint) -> None:
         self._hint |= hint
 
-    def __call__(self) -> Hint:
+    def take(self) -> Hint:
         hint, self._hint = self._hint, Hint(0)
         return hint
 
 
-async def case_own_work_is_no_news(w: StoreFixture) -> None:
+async def case_work_of_the_node_itself_gives_no_hint(w: StoreFixture) -> None:
     await w.save(overlap=Overlap.QUEUE)
-    heard = _ReceivedHints(w)
+    hints = _ReceivedHints(w)
     await w.start_node("another")
     run = await w.admit_one()
     behind = await w.admit_one()
@@ -49,73 +49,73 @@ async def case_own_work_is_no_news(w: StoreFixture) -> None:
     settled = await w.settle(run, take=1, take_lanes=(lane,))
     assert settled.taken[0].id == behind.id
     await w.settle(settled.taken[0])
-    assert heard() == Hint(0)
+    assert hints.take() == Hint(0)
 
 
-async def case_jobs_that_are_saved_or_resumed_are_news(w: StoreFixture) -> None:
-    heard = _ReceivedHints(w)
+async def case_saving_or_resuming_a_job_gives_a_hint(w: StoreFixture) -> None:
+    hints = _ReceivedHints(w)
     saved = await w.save()
-    assert heard() == Hint.JOBS
+    assert hints.take() == Hint.JOBS
     await w.save()
-    assert heard() == Hint(0), "the same spec was there already"
+    assert hints.take() == Hint(0), "nothing was changed"
     await w.save(description="changed")
-    assert Hint.JOBS in heard()
+    assert Hint.JOBS in hints.take()
     await w.set_state(saved.id, JobState.PAUSED)
-    assert Hint.JOBS | Hint.READY in heard(), "what is held may have made room"
+    assert Hint.JOBS | Hint.READY in hints.take(), "held executions may have freed a key"
     await w.set_state(saved.id, JobState.ACTIVE)
-    assert Hint.JOBS | Hint.READY in heard()
+    assert Hint.JOBS | Hint.READY in hints.take()
     await w.store.apply(DeleteJob(job=saved.id, now_us=w.tick()))
-    assert Hint.CANCEL in heard()
+    assert Hint.CANCEL in hints.take()
 
 
-async def case_what_is_left_ready_is_news(w: StoreFixture) -> None:
+async def case_ready_work_gives_a_hint(w: StoreFixture) -> None:
     saved = await w.save(overlap=Overlap.QUEUE)
-    heard = _ReceivedHints(w)
+    hints = _ReceivedHints(w)
     await w.admit_one(claim=False)
-    assert heard() == Hint.READY
+    assert hints.take() == Hint.READY
     [run] = await w.claim()
-    assert heard() == Hint(0)
+    assert hints.take() == Hint(0)
     await w.trigger(saved.id)
     await w.settle(run)
-    assert Hint.READY in heard(), "the one behind it became ready"
+    assert Hint.READY in hints.take(), "the queued execution became ready"
     [run] = await w.claim()
     await w.store.apply(Release(rows=(ReleaseRow(run.id, run.token),), now_us=w.tick()))
-    assert heard() == Hint.READY
+    assert hints.take() == Hint.READY
     [run] = await w.claim()
     row = SuspendRow(run.id, run.token, w.now + SECOND, ("go",), 2, 0)
     await w.store.apply(Suspend(rows=(row,), now_us=w.now))
-    assert heard() == Hint(0)
+    assert hints.take() == Hint(0)
     await w.store.apply(Signal(execution=run.id, name="go", payload="1", now_us=w.now))
-    assert heard() == Hint.READY
+    assert hints.take() == Hint.READY
     [run] = await w.claim()
     await w.store.apply(Suspend(rows=(row._replace(token=run.token),), now_us=w.now))
     w.tick(2 * SECOND)
     assert await w.wake() == 1
-    assert heard() == Hint.READY
+    assert hints.take() == Hint.READY
 
 
-async def case_a_request_to_stop_is_news(w: StoreFixture) -> None:
+async def case_a_cancel_request_gives_a_hint(w: StoreFixture) -> None:
     await w.save(overlap=Overlap.REPLACE)
-    heard = _ReceivedHints(w)
+    hints = _ReceivedHints(w)
     [run] = await w.admit_next("job", careful=True)
-    assert heard() == Hint(0)
+    assert hints.take() == Hint(0)
     await w.admit_next("job", careful=True)
-    assert Hint.CANCEL in heard(), "the first one is asked to make room"
+    assert Hint.CANCEL in hints.take(), "the first execution should stop"
     await w.save("other")
-    heard()
+    hints.take()
     run = await w.admit_one("other")
     assert await w.store.apply(CancelExecution(execution=run.id, now_us=w.tick())) is Status.RUNNING
-    assert heard() == Hint.CANCEL
+    assert hints.take() == Hint.CANCEL
 
 
-async def case_what_must_follow_is_news(w: StoreFixture) -> None:
+async def case_outbox_items_give_a_hint(w: StoreFixture) -> None:
     await w.save("up", overlap=Overlap.ALLOW)
     await w.save("alone", overlap=Overlap.ALLOW)
     await w.save("down", after=(UpstreamJob(job="up"),))
-    heard = _ReceivedHints(w)
+    hints = _ReceivedHints(w)
     await w.settle(await w.admit_one("alone"))
-    assert heard() == Hint(0)
+    assert hints.take() == Hint(0)
     await w.settle(await w.admit_one("alone"), follow=(FollowUp("hook", "x", "{}"),))
-    assert heard() == Hint.OUTBOX
+    assert hints.take() == Hint.OUTBOX
     await w.settle(await w.admit_one("up"))
-    assert heard() == Hint.OUTBOX
+    assert hints.take() == Hint.OUTBOX

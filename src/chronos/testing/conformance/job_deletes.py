@@ -1,4 +1,4 @@
-"""Jobs that go: together with others that are saved, and what is left of them."""
+"""Deleting jobs: together with saving others, and trimming the history of deleted jobs."""
 
 from chronos.core.config import Overlap
 from chronos.core.execution import AttemptStatus, CancelRequest, Status
@@ -12,7 +12,7 @@ from chronos.testing.conformance.fixture import SECOND, StoreFixture, ended_atte
 DAY = 86_400 * SECOND
 
 
-async def case_jobs_are_saved_and_deleted_in_one_change(w: StoreFixture) -> None:
+async def case_jobs_are_saved_and_deleted_in_one_command(w: StoreFixture) -> None:
     await w.save("changed", description="old")
     gone = await w.save("gone", overlap=Overlap.QUEUE, tags={"team": "a"})
     running, queued = await w.admit_one("gone"), await w.admit_one("gone")
@@ -26,21 +26,21 @@ async def case_jobs_are_saved_and_deleted_in_one_change(w: StoreFixture) -> None
     assert (await w.settle(running, status=Status.CANCELED)).settled == [running.id]
     assert (await w.store.counts()).jobs == {JobState.ACTIVE: 2}
     assert [v.version for v in await w.store.versions(gone.id, limit=9)] == [1]
-    told = [
+    actions = [
         (e.action, e.subject) for e in (await w.store.audit(namespace=None, limit=99)).items if e.at_us >= w.now - 1
     ]
-    assert sorted(told) == [("create", "new"), ("delete", "gone"), ("update", "changed")]
+    assert sorted(actions) == [("create", "new"), ("delete", "gone"), ("update", "changed")]
     assert (await w.save("gone")).id == job_id("default", "gone", 2)
 
 
-async def case_a_change_that_deletes_is_made_whole_or_not_at_all(w: StoreFixture) -> None:
+async def case_saving_and_deleting_is_atomic(w: StoreFixture) -> None:
     one, other = await w.save("one"), await w.save("other")
     new = (w.row("new"),)
     await w.save("other", description="changed meanwhile")
     with raises(Conflict, '"other" changed since you read it: you have version 1, it is version 2'):
         delete = (DeleteRow(one.id, 1), DeleteRow(other.id, 1))
         await w.store.apply(SaveJobs(rows=new, now_us=w.now, delete=delete))
-    with raises(NotFound, "does not exist"):
+    with raises(NotFound, "no longer exists"):
         await w.store.apply(SaveJobs(rows=new, now_us=w.now, delete=(DeleteRow(one.id), DeleteRow(bytes(16)))))
     with raises(Conflict, "exists already"):
         await w.store.apply(SaveJobs(rows=(w.row("other", expect=0),), now_us=w.now, delete=(DeleteRow(one.id),)))
@@ -58,7 +58,7 @@ async def case_many_jobs_are_deleted_at_once(w: StoreFixture) -> None:
     await w.start_node()
     rows = tuple(w.row(f"job-{i:03}") for i in range(100))
     saved = await w.store.apply(SaveJobs(rows=rows, now_us=w.now))
-    delete = tuple(DeleteRow(one.id, 1) for one in saved[10:])
+    delete = tuple(DeleteRow(job.id, 1) for job in saved[10:])
     await w.store.apply(SaveJobs(rows=(), now_us=w.tick(), delete=delete))
     assert len((await w.store.list_jobs(JobFilter(), limit=99)).items) == 10
     [line] = [line for line in (await w.store.audit(namespace=None, limit=99)).items if line.action == "delete"]
@@ -66,7 +66,7 @@ async def case_many_jobs_are_deleted_at_once(w: StoreFixture) -> None:
     assert sorted(line.detail.split(", ")) == [f"job-{i:03}" for i in range(10, 100)]
 
 
-async def case_followers_and_those_they_follow_go_in_any_order(w: StoreFixture) -> None:
+async def case_upstream_and_downstream_jobs_are_deleted_in_any_order(w: StoreFixture) -> None:
     up = await w.save("up")
     down = await w.save("down", after=(UpstreamJob(job="up"),))
     await w.store.apply(
@@ -84,7 +84,7 @@ async def case_followers_and_those_they_follow_go_in_any_order(w: StoreFixture) 
     assert (await w.settle(await w.admit_one("up"))).outbox_items == 1
 
 
-async def case_what_stays_paused_or_disabled_keeps_its_note(w: StoreFixture) -> None:
+async def case_a_job_that_stays_paused_or_disabled_keeps_its_note(w: StoreFixture) -> None:
     saved = await w.save("job")
     await w.set_state(saved.id, JobState.PAUSED, note="holiday")
     paused_us = w.now
@@ -103,17 +103,17 @@ async def case_what_stays_paused_or_disabled_keeps_its_note(w: StoreFixture) -> 
     assert (job.state, job.note, job.paused_us) == (JobState.DISABLED, "too loud", None)
 
 
-async def case_what_deleted_jobs_left_behind_goes_by_age(w: StoreFixture) -> None:
+async def case_history_of_deleted_jobs_is_trimmed_by_age(w: StoreFixture) -> None:
     saved = await w.save("gone", overlap=Overlap.ALLOW)
     other = await w.save("other", overlap=Overlap.ALLOW)
     runs = [await w.admit_one("gone") for _ in range(5)]
-    await w.store.apply(WriteOutput(rows=(OutputRow(runs[0].id, "task", 1, 0, "said"),)))
+    await w.store.apply(WriteOutput(rows=(OutputRow(runs[0].id, "task", 1, 0, "text"),)))
     await w.settle(*runs[:4], attempts=())
-    tried = ended_attempt(runs[4], 1, AttemptStatus.SUCCEEDED)
+    attempt = ended_attempt(runs[4], 1, AttemptStatus.SUCCEEDED)
     await w.settle(await w.admit_one("other"))
     await w.store.apply(DeleteJob(job=saved.id, now_us=w.tick(1)))
     assert await w.store.apply(Trim(now_us=w.tick(), limit=100, keep_deleted_us=2 * DAY)) == 0
-    await w.settle(runs[4], attempts=(tried,))
+    await w.settle(runs[4], attempts=(attempt,))
     w.tick(DAY)
     assert await w.store.apply(Trim(now_us=w.now, limit=100, keep_deleted_us=2 * DAY)) == 0
     w.tick(2 * DAY)
@@ -135,8 +135,8 @@ async def case_each_incarnation_of_a_name_keeps_its_own_executions(w: StoreFixtu
     await w.settle(run)
     await w.settle(still_running)
     for job, own in ((old.id, [still_running.id, before.id]), (new.id, [run.id])):
-        found = (await w.store.list_executions(ExecutionFilter(job=job), limit=9)).items
-        assert [execution.id for execution in found] == own
+        listed = (await w.store.list_executions(ExecutionFilter(job=job), limit=9)).items
+        assert [execution.id for execution in listed] == own
         assert (await w.store.latest([job]))[job].id == own[0]
 
 

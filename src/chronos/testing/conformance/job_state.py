@@ -1,4 +1,4 @@
-"""Switching jobs against what they were seen as: races between people, and switching along with a set that is saved."""
+"""Job states: concurrent changes against an expected state, and changes together with a saved set of jobs."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ from chronos.testing.conformance.fixture import SECOND, T0, StoreFixture, raises
 
 
 def _resume(job: Job, upto_us: int) -> SetJobState:
-    """What somebody sends who saw the job paused, and resumes it at that time."""
+    """Build the command that resumes a job at ``upto_us``, as seen paused."""
     assert job.next_us is not None
     skipped = Span(
         id=span_id(job.id, job.next_us, int(Status.SKIPPED)),
@@ -37,31 +37,31 @@ def _resume(job: Job, upto_us: int) -> SetJobState:
     )
 
 
-async def case_two_who_resume_a_job_do_it_once(w: StoreFixture) -> None:
+async def case_a_job_is_resumed_only_once(w: StoreFixture) -> None:
     saved = await w.save()
     await w.set_state(saved.id, JobState.PAUSED)
-    seen = await w.job()
-    later, earlier = _resume(seen, T0 + 9 * SECOND), _resume(seen, T0 + 5 * SECOND)
+    paused = await w.job()
+    later, earlier = _resume(paused, T0 + 9 * SECOND), _resume(paused, T0 + 5 * SECOND)
     assert await w.store.apply(later) is True
     audited = len((await w.store.audit(namespace="default", limit=99)).items)
     assert await w.store.apply(earlier) is False
     assert (await w.job()).next_us == T0 + 10 * SECOND
     page = await w.store.list_executions(ExecutionFilter(job=saved.id), limit=9)
-    assert [(one.count, one.to_us) for one in page.items if isinstance(one, Span)] == [(9, T0 + 9 * SECOND)]
+    assert [(span.count, span.to_us) for span in page.items if isinstance(span, Span)] == [(9, T0 + 9 * SECOND)]
     assert len((await w.store.audit(namespace="default", limit=99)).items) == audited
 
 
-async def case_of_many_who_switch_at_once_one_does(w: StoreFixture) -> None:
+async def case_one_of_many_concurrent_resumes_wins(w: StoreFixture) -> None:
     saved = await w.save()
     await w.set_state(saved.id, JobState.PAUSED)
-    seen = await w.job()
-    commands = [_resume(seen, T0 + (5 + n) * SECOND) for n in range(8)]
-    answers = await asyncio.gather(*(w.store.apply(command) for command in commands))
-    assert sorted(answers) == [False] * 7 + [True]
-    assert (await w.job()).next_us == commands[answers.index(True)].next_us
+    paused = await w.job()
+    commands = [_resume(paused, T0 + (5 + n) * SECOND) for n in range(8)]
+    results = await asyncio.gather(*(w.store.apply(command) for command in commands))
+    assert sorted(results) == [False] * 7 + [True]
+    assert (await w.job()).next_us == commands[results.index(True)].next_us
 
 
-async def case_jobs_that_are_switched_together_are_each_switched_for_itself(w: StoreFixture) -> None:
+async def case_concurrent_state_changes_of_jobs_are_independent(w: StoreFixture) -> None:
     names = [f"job-{n}" for n in range(6)]
     for name in names:
         await w.save(name, overlap=Overlap.QUEUE)
@@ -70,7 +70,7 @@ async def case_jobs_that_are_switched_together_are_each_switched_for_itself(w: S
     await w.set_state(jobs[4].id, JobState.PAUSED, note="earlier")
     await w.set_state(jobs[5].id, JobState.DISABLED)
 
-    def switch(job: Job, n: int, state: JobState, was: JobState) -> SetJobState:
+    def set_state(job: Job, n: int, state: JobState, was: JobState) -> SetJobState:
         next_us = None if state is JobState.PAUSED else T0 + 90 * SECOND
         keeps = state is JobState.PAUSED
         return SetJobState(
@@ -84,11 +84,11 @@ async def case_jobs_that_are_switched_together_are_each_switched_for_itself(w: S
         )
 
     def pauses() -> list[SetJobState]:
-        return [switch(job, n, JobState.PAUSED, JobState.ACTIVE) for n, job in enumerate(jobs)]
+        return [set_state(job, n, JobState.PAUSED, JobState.ACTIVE) for n, job in enumerate(jobs)]
 
     sent = pauses()
-    answers = await asyncio.gather(*map(w.store.apply, sent[:5]))
-    assert answers == [True, True, True, True, False]
+    results = await asyncio.gather(*map(w.store.apply, sent[:5]))
+    assert results == [True, True, True, True, False]
     paused = [await w.job(name) for name in names]
     notes = [(job.state, job.note, job.paused_us) for job in paused[:4]]
     assert notes == [(JobState.PAUSED, f"no {n}", sent[n].now_us) for n in range(4)]
@@ -99,17 +99,17 @@ async def case_jobs_that_are_switched_together_are_each_switched_for_itself(w: S
         ("pause", f"job-{n}", f"no {n}") for n in range(4)
     }
     assert [run.id for run in await w.claim()] == [ready[5].id]
-    commands = [switch(job, n, JobState.ACTIVE, JobState.PAUSED) for n, job in enumerate(jobs)]
-    found = await asyncio.gather(*map(w.store.apply, commands), return_exceptions=True)
-    assert found[:5] == [True] * 5
-    assert isinstance(found[5], Conflict)
+    commands = [set_state(job, n, JobState.ACTIVE, JobState.PAUSED) for n, job in enumerate(jobs)]
+    outcomes = await asyncio.gather(*map(w.store.apply, commands), return_exceptions=True)
+    assert outcomes[:5] == [True] * 5
+    assert isinstance(outcomes[5], Conflict)
     resumed = [await w.job(name) for name in names]
     assert [(job.state, job.next_us) for job in resumed[:5]] == [(JobState.ACTIVE, T0 + 90 * SECOND)] * 5
     assert {run.id for run in await w.claim()} == {run.id for run in ready[:5]}
     assert await w.store.verify() == []
 
 
-async def case_a_state_that_nobody_expected_is_a_conflict(w: StoreFixture) -> None:
+async def case_an_unexpected_state_is_a_conflict(w: StoreFixture) -> None:
     saved = await w.save()
     seen = await w.job()
     await w.set_state(saved.id, JobState.DISABLED)
@@ -121,7 +121,7 @@ async def case_a_state_that_nobody_expected_is_a_conflict(w: StoreFixture) -> No
     seen = await w.job()
     assert await w.store.apply(_resume(seen, T0 + 5 * SECOND))
     await w.set_state(saved.id, JobState.PAUSED, expect_state=JobState.ACTIVE)
-    with raises(Conflict, "back and forth"):
+    with raises(Conflict, "was resumed and paused again"):
         await w.store.apply(_resume(seen, T0 + 7 * SECOND))
     job = await w.job()
     assert (job.state, job.next_us) == (JobState.PAUSED, T0 + 6 * SECOND)
@@ -133,7 +133,7 @@ async def case_a_note_is_changed_without_changing_the_state(w: StoreFixture) -> 
     await w.set_state(saved.id, JobState.PAUSED, note="two", expect_state=JobState.PAUSED)
     assert (await w.job()).note == "two"
     await w.set_state(saved.id, JobState.PAUSED, note="three", expect_state=JobState.ACTIVE)
-    assert (await w.job()).note == "two", "somebody else paused it, with a reason of their own"
+    assert (await w.job()).note == "two", "another user paused it, with another note"
 
 
 def _build_disabled_row(w: StoreFixture, name: str) -> JobRow:
@@ -142,21 +142,21 @@ def _build_disabled_row(w: StoreFixture, name: str) -> JobRow:
     )
 
 
-async def case_what_says_the_same_is_switched_with_the_set(w: StoreFixture) -> None:
+async def case_an_unchanged_definition_changes_state_with_its_set(w: StoreFixture) -> None:
     for name in ("a", "b"):
         await w.save(name, overlap=Overlap.QUEUE)
-    heard: list[Hint] = []
-    w.store.on_hint(heard.append)
+    hints: list[Hint] = []
+    w.store.on_hint(hints.append)
     rows = (_build_disabled_row(w, "a"), w.row("b", overlap=Overlap.QUEUE, expect_state=JobState.ACTIVE), w.row("c"))
     saved = await w.store.apply(SaveJobs(rows=rows, now_us=w.tick()))
     assert [(s.version, s.created, s.changed) for s in saved] == [(1, False, True), (1, False, False), (1, True, True)]
     off = await w.job("a")
     assert (off.state, off.next_us, off.version, off.updated_us) == (JobState.DISABLED, None, 1, w.now)
     assert (await w.job("b")).state is JobState.ACTIVE
-    assert any(Hint.JOBS in hint for hint in heard)
+    assert any(Hint.JOBS in hint for hint in hints)
     assert (await w.store.counts()).jobs == {JobState.ACTIVE: 2, JobState.DISABLED: 1}
-    told = [(e.action, e.subject) for e in (await w.store.audit(namespace="default", limit=2)).items]
-    assert sorted(told) == [("create", "c"), ("disable", "a")]
+    actions = [(e.action, e.subject) for e in (await w.store.audit(namespace="default", limit=2)).items]
+    assert sorted(actions) == [("create", "c"), ("disable", "a")]
     on = w.row("a", overlap=Overlap.QUEUE, next_us=T0 + 7 * SECOND, expect_state=JobState.DISABLED)
     await w.store.apply(SaveJobs(rows=(on,), now_us=w.tick()))
     assert ((await w.job("a")).state, (await w.job("a")).next_us) == (JobState.ACTIVE, T0 + 7 * SECOND)
@@ -164,7 +164,7 @@ async def case_what_says_the_same_is_switched_with_the_set(w: StoreFixture) -> N
     assert len(await w.store.versions(saved[0].id, limit=9)) == 1
 
 
-async def case_what_was_held_is_let_go_of_with_the_set(w: StoreFixture) -> None:
+async def case_saving_a_set_releases_held_executions(w: StoreFixture) -> None:
     saved = await w.save("a", overlap=Overlap.QUEUE)
     ready = await w.admit_one("a", claim=False)
     await w.set_state(saved.id, JobState.PAUSED, note="why")
@@ -176,13 +176,13 @@ async def case_what_was_held_is_let_go_of_with_the_set(w: StoreFixture) -> None:
     assert (job.note, job.paused_us) == ("", None)
 
 
-async def case_a_set_is_refused_whole_for_a_state_that_changed(w: StoreFixture) -> None:
+async def case_a_set_is_rejected_if_a_state_changed(w: StoreFixture) -> None:
     for name in ("a", "b"):
         await w.save(name, overlap=Overlap.QUEUE)
     await w.set_state((await w.job("b")).id, JobState.PAUSED)
     changed = w.row("b", overlap=Overlap.QUEUE, description="new", expect_state=JobState.ACTIVE)
     for second in (_build_disabled_row(w, "b"), changed):
-        with raises(Conflict, '"b" is paused by now'):
+        with raises(Conflict, '"b" changed since you read it: it was active and is now paused'):
             await w.store.apply(SaveJobs(rows=(_build_disabled_row(w, "a"), second, w.row("c")), now_us=w.tick()))
     assert [(await w.job(name)).state for name in ("a", "b")] == [JobState.ACTIVE, JobState.PAUSED]
     assert (await w.job("b")).version == 1

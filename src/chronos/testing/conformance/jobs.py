@@ -32,7 +32,7 @@ async def case_saving_the_same_again_changes_nothing(w: StoreFixture) -> None:
     assert len(await w.store.versions(first.id, limit=10)) == 1
 
 
-async def case_each_change_is_a_version(w: StoreFixture) -> None:
+async def case_each_change_creates_a_version(w: StoreFixture) -> None:
     first = await w.save("report", description="one")
     second = await w.save("report", description="two", expect=1)
     assert (second.id, second.version, second.changed) == (first.id, 2, True)
@@ -41,19 +41,19 @@ async def case_each_change_is_a_version(w: StoreFixture) -> None:
     assert await w.store.versions(first.id, limit=10, before=2) == versions[1:]
 
 
-async def case_a_stale_change_is_refused_and_changes_nothing(w: StoreFixture) -> None:
+async def case_a_stale_change_is_rejected_and_changes_nothing(w: StoreFixture) -> None:
     await w.save("report", description="one")
     await w.save("report", description="two")
     with raises(Conflict, "you have version 1, it is version 2"):
         await w.save("report", description="three", expect=1)
     with raises(Conflict, "exists already"):
         await w.save("report", description="three", expect=NEW)
-    with raises(Conflict, "does not exist"):
+    with raises(Conflict, "no longer exists"):
         await w.save("other", expect=3)
     assert (await w.job("report")).spec.description == "two"
 
 
-async def case_a_set_of_jobs_is_saved_whole_or_not_at_all(w: StoreFixture) -> None:
+async def case_saving_a_set_of_jobs_is_atomic(w: StoreFixture) -> None:
     await w.save("b", description="old")
     rows = (w.row("a"), w.row("b", description="new", expect=7), w.row("c"))
     with raises(Conflict, '"b"'):
@@ -86,14 +86,14 @@ async def case_a_deleted_job_never_comes_back(w: StoreFixture) -> None:
         await w.store.apply(DeleteJob(job=first.id, now_us=w.now))
 
 
-async def case_deleting_expects_a_version(w: StoreFixture) -> None:
+async def case_delete_checks_the_expected_version(w: StoreFixture) -> None:
     saved = await w.save("report")
     with raises(Conflict, "you have version 4, it is version 1"):
         await w.store.apply(DeleteJob(job=saved.id, now_us=w.now, expect=4))
     await w.store.apply(DeleteJob(job=saved.id, now_us=w.now, expect=1))
 
 
-async def case_a_version_re_configures_what_has_not_started(w: StoreFixture) -> None:
+async def case_a_new_version_applies_to_executions_that_have_not_started(w: StoreFixture) -> None:
     saved = await w.save("job", overlap=Overlap.QUEUE, lane="old")
     running = await w.admit_one()
     queued = await w.admit_one()
@@ -107,7 +107,7 @@ async def case_a_version_re_configures_what_has_not_started(w: StoreFixture) -> 
     assert (claimed.id, claimed.job, claimed.version) == (queued.id, saved.id, 2)
 
 
-async def case_a_larger_limit_wakes_what_was_queued(w: StoreFixture) -> None:
+async def case_a_larger_limit_wakes_queued_executions(w: StoreFixture) -> None:
     await w.save("job", overlap=Overlap.ALLOW, limit=1)
     await w.admit_one()
     queued = [await w.admit_one() for _ in range(3)]
@@ -117,7 +117,7 @@ async def case_a_larger_limit_wakes_what_was_queued(w: StoreFixture) -> None:
     assert statuses == [Status.READY, Status.READY, Status.QUEUED]
 
 
-async def case_a_smaller_limit_sends_what_has_not_started_back_in_line(w: StoreFixture) -> None:
+async def case_a_smaller_limit_requeues_executions_that_have_not_started(w: StoreFixture) -> None:
     await w.save("job", overlap=Overlap.ALLOW)
     running = await w.admit_one()
     ready = [await w.admit_one(claim=False) for _ in range(2)]
@@ -132,14 +132,14 @@ async def case_a_smaller_limit_sends_what_has_not_started_back_in_line(w: StoreF
     assert [run.id for run in await w.claim()] == [ready[1].id]
 
 
-async def case_one_at_a_time_no_more(w: StoreFixture) -> None:
+async def case_changing_overlap_to_allow_wakes_queued_executions(w: StoreFixture) -> None:
     await w.save("job", overlap=Overlap.QUEUE)
     runs = [await w.admit_one() for _ in range(3)]
     await w.save("job", overlap=Overlap.ALLOW, description="all at once", next_us=w.now + SECOND)
     assert {run.id for run in await w.claim()} == {run.id for run in runs[1:]}
 
 
-async def case_priority_changes_the_rank_of_what_waits(w: StoreFixture) -> None:
+async def case_priority_changes_the_rank_of_ready_executions(w: StoreFixture) -> None:
     await w.save("low", overlap=Overlap.ALLOW, priority=5)
     await w.save("high", overlap=Overlap.ALLOW, priority=5)
     [low] = await w.admit_next("low", claim=False)
@@ -148,7 +148,7 @@ async def case_priority_changes_the_rank_of_what_waits(w: StoreFixture) -> None:
     assert [c.id for c in await w.claim()] == [high.id, low.id]
 
 
-async def case_pausing_holds_and_resuming_lets_go(w: StoreFixture) -> None:
+async def case_pausing_holds_executions_and_resuming_releases_them(w: StoreFixture) -> None:
     saved = await w.save("job", overlap=Overlap.QUEUE)
     running = await w.admit_one()
     queued = await w.admit_one()
@@ -177,12 +177,12 @@ async def case_pausing_holds_and_resuming_lets_go(w: StoreFixture) -> None:
     assert (await w.store.counts()).jobs == {JobState.ACTIVE: 1}
 
 
-async def case_a_ready_execution_is_held_too_but_not_one_that_started(w: StoreFixture) -> None:
+async def case_a_pause_holds_a_ready_execution_but_not_a_trigger(w: StoreFixture) -> None:
     saved = await w.save("job", overlap=Overlap.ALLOW)
     [ready] = await w.admit_next("job", claim=False)
-    asked = await w.trigger(saved.id)
+    triggered = await w.trigger(saved.id)
     await w.set_state(saved.id, JobState.PAUSED)
-    assert [c.id for c in await w.claim()] == [asked.id]
+    assert [c.id for c in await w.claim()] == [triggered.id]
     later = await w.trigger(saved.id)
     assert [c.id for c in await w.claim()] == [later.id]
     await w.set_state(saved.id, JobState.ACTIVE)
@@ -198,7 +198,7 @@ async def case_a_disabled_job_has_no_instants(w: StoreFixture) -> None:
     assert [d.job for d in await w.store.due(T0 + 5 * SECOND, 10)] == [saved.id]
 
 
-async def case_states_expect_a_version_and_a_job(w: StoreFixture) -> None:
+async def case_setting_a_state_checks_the_version_and_the_job(w: StoreFixture) -> None:
     saved = await w.save("job")
     with raises(Conflict, "you have version 9"):
         await w.set_state(saved.id, JobState.PAUSED, expect=9)
@@ -224,7 +224,7 @@ async def case_every_change_is_audited(w: StoreFixture) -> None:
     assert (await w.store.audit(namespace="other", limit=5)).items == []
 
 
-async def case_of_runs_only_those_that_were_asked_for_are_audited(w: StoreFixture) -> None:
+async def case_only_triggered_runs_are_audited(w: StoreFixture) -> None:
     saved = await w.save(overlap=Overlap.ALLOW)
     w.tick()
     for cause in (Cause.DEPENDENCY, Cause.MANUAL):

@@ -1,4 +1,4 @@
-"""Nodes: registration, heartbeats, and what becomes of the work of the dead."""
+"""Nodes: registration, heartbeats, and the executions of dead nodes."""
 
 from chronos.core.config import Overlap
 from chronos.core.execution import AttemptStatus, CancelRequest, Status
@@ -33,7 +33,7 @@ async def case_an_incarnation_has_one_number(w: StoreFixture) -> None:
     ]
 
 
-async def case_a_node_says_what_it_offers(w: StoreFixture) -> None:
+async def case_a_node_stores_its_offer(w: StoreFixture) -> None:
     async def offers() -> list[str | None]:
         return [node.offer for node in await w.store.nodes() if node.name == "alpha"]
 
@@ -46,17 +46,17 @@ async def case_a_node_says_what_it_offers(w: StoreFixture) -> None:
     assert await offers() == ['{"functions":["b"]}']
 
 
-async def case_a_node_says_which_process_it_is(w: StoreFixture) -> None:
+async def case_a_node_stores_its_process(w: StoreFixture) -> None:
     process = Process(scope="boot/namespace", pid=4711, started="123456")
-    said = RegisterNode(name="n", incarnation=w.request(), now_us=w.now, labels={"zone": "eu"}, process=process)
-    number = await w.store.apply(said)
-    silent = await w.store.apply(RegisterNode(name="m", incarnation=w.request(), now_us=w.now))
-    found = {node.number: (node.process, node.labels) for node in await w.store.nodes()}
-    assert found[number] == (process, {"zone": "eu"})
-    assert found[silent] == (None, {})
+    with_process = RegisterNode(name="n", incarnation=w.request(), now_us=w.now, labels={"zone": "eu"}, process=process)
+    number = await w.store.apply(with_process)
+    without_process = await w.store.apply(RegisterNode(name="m", incarnation=w.request(), now_us=w.now))
+    stored = {node.number: (node.process, node.labels) for node in await w.store.nodes()}
+    assert stored[number] == (process, {"zone": "eu"})
+    assert stored[without_process] == (None, {})
 
 
-async def case_a_beat_says_what_the_node_holds(w: StoreFixture) -> None:
+async def case_a_beat_returns_the_executions_of_the_node(w: StoreFixture) -> None:
     await w.save(overlap=Overlap.ALLOW)
     a, b = await w.admit_one(), await w.admit_one()
     await w.store.apply(CancelExecution(execution=b.id, now_us=w.tick(), message="enough"))
@@ -78,13 +78,13 @@ def _build_retry_row(run: Run) -> ReapRow:
     return ReapRow(run.id, run.job, run.token, Status.READY, ReasonCode.WORKER_LOST, 2, (lost,))
 
 
-def _stale(run: Run, **options: object) -> ReapRow:
+def _build_stale_row(run: Run, **options: object) -> ReapRow:
     lost = ended_attempt(run, 1, AttemptStatus.LOST)
     row = ReapRow(run.id, run.job, run.token, Status.STALE, ReasonCode.WORKER_LOST, 1, (lost,), dead_letter=True)
     return row._replace(**options)  # type: ignore[arg-type]
 
 
-async def case_the_work_of_a_dead_node_is_tried_again_or_stale(w: StoreFixture) -> None:
+async def case_executions_of_a_dead_node_are_retried_or_stale(w: StoreFixture) -> None:
     for name in ("a", "b"):
         await w.save(name, overlap=Overlap.QUEUE)
     a, b = await w.admit_next("a", "b")
@@ -95,7 +95,7 @@ async def case_the_work_of_a_dead_node_is_tried_again_or_stale(w: StoreFixture) 
     await w.store.apply(Beat(node=dead, beat=3, now_us=w.now))
     await w.start_node("other")
     follow = (FollowUp("hook", "on_complete", "{}"),)
-    reap = Reap(node=dead, beat=3, rows=(_build_retry_row(a), _stale(b, follow=follow)), now_us=w.tick())
+    reap = Reap(node=dead, beat=3, rows=(_build_retry_row(a), _build_stale_row(b, follow=follow)), now_us=w.tick())
     reaped = await w.store.apply(reap)
     assert reaped is not None
     assert set(reaped) == {a.id, b.id}
@@ -124,7 +124,7 @@ async def case_a_node_that_beats_again_keeps_its_work(w: StoreFixture) -> None:
     assert (await w.store.apply(Beat(node=w.node, beat=3, now_us=w.tick()))).alive
 
 
-async def case_reaping_in_parts_buries_only_with_the_last(w: StoreFixture) -> None:
+async def case_a_node_reaped_in_parts_is_stopped_by_the_last_part(w: StoreFixture) -> None:
     await w.save(overlap=Overlap.ALLOW)
     a, b = await w.admit_one(), await w.admit_one()
     first = Reap(node=w.node, beat=0, rows=(_build_retry_row(a),), now_us=w.tick(), last=False)
@@ -134,7 +134,7 @@ async def case_reaping_in_parts_buries_only_with_the_last(w: StoreFixture) -> No
     assert (await w.store.nodes())[0].stopped_us == w.now
 
 
-async def case_a_stopped_node_gives_its_outbox_back(w: StoreFixture) -> None:
+async def case_outbox_items_of_a_stopped_node_are_taken_by_another(w: StoreFixture) -> None:
     await w.save()
     run = await w.admit_one()
     await w.settle(run, follow=(FollowUp("hook", "x", "{}"),))
@@ -148,7 +148,7 @@ async def case_a_stopped_node_gives_its_outbox_back(w: StoreFixture) -> None:
     assert not (await w.store.apply(Beat(node=first, beat=9, now_us=w.tick()))).alive
 
 
-async def case_a_node_is_not_given_again_what_it_does_not_ask_for(w: StoreFixture) -> None:
+async def case_taken_outbox_items_are_returned_again_only_on_request(w: StoreFixture) -> None:
     await w.save(overlap=Overlap.ALLOW)
     for kind in ("first", "second"):
         await w.settle(await w.admit_one(), follow=(FollowUp(kind, "x", "{}"),))
@@ -167,7 +167,7 @@ async def case_a_node_is_not_given_again_what_it_does_not_ask_for(w: StoreFixtur
         await w.start_node("next")
 
 
-async def case_nodes_that_are_long_gone_and_hold_nothing_are_forgotten(w: StoreFixture) -> None:
+async def case_old_nodes_without_work_are_removed(w: StoreFixture) -> None:
     await w.save(overlap=Overlap.ALLOW)
     stopped = w.node
     await w.store.apply(StopNode(node=stopped, now_us=w.now))
@@ -195,7 +195,7 @@ async def case_nodes_that_are_long_gone_and_hold_nothing_are_forgotten(w: StoreF
     assert stopped < silent
 
 
-async def case_the_number_of_a_forgotten_node_is_not_given_again(w: StoreFixture) -> None:
+async def case_the_number_of_a_removed_node_is_not_reused(w: StoreFixture) -> None:
     numbers = [await w.start_node(f"n{n}") for n in range(3)]
     for number in numbers:
         await w.store.apply(StopNode(node=number, now_us=w.now))

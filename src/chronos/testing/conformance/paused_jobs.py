@@ -1,4 +1,4 @@
-"""What a pause holds, and what runs all the same: held executions wait in line, and are in nobody's way there."""
+"""Paused jobs: which executions are held and which still run. Held executions do not block others."""
 
 from chronos.core.config import Overlap
 from chronos.core.execution import Cause, Status
@@ -9,87 +9,87 @@ from chronos.store.commands import CancelExecution, DeleteJob, Release, ReleaseR
 from chronos.store.contract import Hint
 from chronos.testing.conformance.fixture import SECOND, StoreFixture, raises
 
-ASKED = (Cause.MANUAL, Cause.REPLAY, Cause.BACKFILL, Cause.DEPENDENCY)
+REQUESTED_CAUSES = (Cause.MANUAL, Cause.REPLAY, Cause.BACKFILL, Cause.DEPENDENCY)
 
 
-async def _ids(w: StoreFixture) -> list[bytes]:
+async def _claim_ids(w: StoreFixture) -> list[bytes]:
     return [run.id for run in await w.claim()]
 
 
-async def case_what_is_held_is_in_no_triggers_way(w: StoreFixture) -> None:
+async def case_held_executions_do_not_block_triggers(w: StoreFixture) -> None:
     for name, overlap in (("skips", Overlap.SKIP), ("queues", Overlap.QUEUE), ("limited", Overlap.ALLOW)):
         saved = await w.save(name, overlap=overlap, limit=1, next_us=w.now + SECOND)
         first = await w.admit_one(name, claim=False)
         await w.set_state(saved.id, JobState.PAUSED)
         held = await w.execution(first.id)
         assert (held.status, held.held) == (Status.QUEUED, True)
-        asked = await w.trigger(saved.id)
-        assert asked.status is Status.READY, name
+        triggered = await w.trigger(saved.id)
+        assert triggered.status is Status.READY, name
         [claimed] = await w.claim()
-        assert claimed.id == asked.id
+        assert claimed.id == triggered.id
         await w.settle(claimed)
-        assert await _ids(w) == []
+        assert await _claim_ids(w) == []
         await w.set_state(saved.id, JobState.ACTIVE)
-        assert await _ids(w) == [first.id]
+        assert await _claim_ids(w) == [first.id]
         await w.store.apply(DeleteJob(job=saved.id, now_us=w.now))
 
 
-async def case_a_trigger_behind_what_is_held_goes_first(w: StoreFixture) -> None:
+async def case_a_trigger_overtakes_held_executions(w: StoreFixture) -> None:
     saved = await w.save(overlap=Overlap.QUEUE)
     ready, queued = [await w.admit_one(claim=False) for _ in range(2)]
-    asked = await w.trigger(saved.id)
-    assert asked.status is Status.QUEUED
-    heard: list[Hint] = []
-    w.store.on_hint(heard.append)
+    triggered = await w.trigger(saved.id)
+    assert triggered.status is Status.QUEUED
+    hints: list[Hint] = []
+    w.store.on_hint(hints.append)
     await w.set_state(saved.id, JobState.PAUSED)
-    assert any(Hint.READY in hint for hint in heard)
+    assert any(Hint.READY in hint for hint in hints)
     [claimed] = await w.claim()
-    assert claimed.id == asked.id
+    assert claimed.id == triggered.id
     await w.set_state(saved.id, JobState.ACTIVE)
-    assert await _ids(w) == [], "one at a time"
+    assert await _claim_ids(w) == [], "one at a time"
     for run in (ready, queued):
         await w.settle(claimed)
         [claimed] = await w.claim()
-        assert claimed.id == run.id, "what was held goes on in its order"
+        assert claimed.id == run.id, "held executions run in their order"
 
 
-async def case_only_what_comes_by_itself_and_what_was_there_is_held(w: StoreFixture) -> None:
+async def case_only_earlier_and_automatic_executions_are_held(w: StoreFixture) -> None:
     saved = await w.save(overlap=Overlap.ALLOW)
     before, during = [], []
-    for cause in ASKED:
+    for cause in REQUESTED_CAUSES:
         w.tick()
         before.append((await w.trigger(saved.id, cause=cause)).id)
     await w.set_state(saved.id, JobState.PAUSED)
-    for cause in ASKED:
+    for cause in REQUESTED_CAUSES:
         w.tick()
         during.append((await w.trigger(saved.id, cause=cause)).id)
-    begun = set(await _ids(w))
-    for ids, there in ((before, True), (during, False)):
-        assert [id_ in begun for id_ in ids] == [not is_held(cause, before=there) for cause in ASKED]
+    started = set(await _claim_ids(w))
+    for ids, is_before in ((before, True), (during, False)):
+        assert [id_ in started for id_ in ids] == [not is_held(cause, before=is_before) for cause in REQUESTED_CAUSES]
     await w.set_state(saved.id, JobState.ACTIVE)
-    assert begun | set(await _ids(w)) == {*before, *during}
+    assert started | set(await _claim_ids(w)) == {*before, *during}
 
 
-async def case_what_has_begun_is_not_held(w: StoreFixture) -> None:
+async def case_a_started_execution_is_not_held(w: StoreFixture) -> None:
     saved = await w.save(overlap=Overlap.QUEUE)
     run = await w.admit_one()
     queued = await w.admit_one()
     await w.store.apply(Release(rows=(ReleaseRow(run.id, run.token),), now_us=w.now))
     await w.set_state(saved.id, JobState.PAUSED)
-    asked = await w.trigger(saved.id)
-    assert asked.status is Status.QUEUED, "one at a time, and one has begun"
+    triggered = await w.trigger(saved.id)
+    assert triggered.status is Status.QUEUED, "one at a time, and one has started"
     [again] = await w.claim()
     assert again.id == run.id
     await w.settle(again)
-    assert await _ids(w) == [asked.id]
+    assert await _claim_ids(w) == [triggered.id]
     assert await w.status(queued.id) is Status.QUEUED
 
 
-async def case_what_follows_a_job_waits_in_line_while_it_is_paused(w: StoreFixture) -> None:
+async def case_dependency_runs_of_a_paused_job_are_queued(w: StoreFixture) -> None:
     saved = await w.save(overlap=Overlap.SKIP, queue_max=1)
     await w.set_state(saved.id, JobState.PAUSED)
     held = [await w.trigger(saved.id, cause=Cause.DEPENDENCY) for _ in range(2)]
-    assert [run.status for run in held] == [Status.QUEUED, Status.QUEUED], "as many as else could be there"
+    assert [run.status for run in held] == [Status.QUEUED, Status.QUEUED], "as many as could be open without the pause"
     with raises(QueueFull, '"job"'):
         await w.trigger(saved.id, cause=Cause.DEPENDENCY)
     assert (await w.trigger(saved.id)).status is Status.READY
@@ -99,7 +99,7 @@ async def case_what_follows_a_job_waits_in_line_while_it_is_paused(w: StoreFixtu
     assert (await w.trigger(free.id, cause=Cause.DEPENDENCY)).status is Status.QUEUED
 
 
-async def case_what_is_held_replaces_only_what_is_held(w: StoreFixture) -> None:
+async def case_a_held_execution_replaces_only_held_ones(w: StoreFixture) -> None:
     saved = await w.save(overlap=Overlap.REPLACE)
     [run] = await w.admit_next("job", careful=True)
     await w.set_state(saved.id, JobState.PAUSED)
@@ -108,14 +108,14 @@ async def case_what_is_held_replaces_only_what_is_held(w: StoreFixture) -> None:
     w.tick()
     second = await w.trigger(saved.id, cause=Cause.DEPENDENCY)
     assert [await w.status(one.id) for one in (run, first, second)] == [Status.RUNNING, Status.CANCELED, Status.QUEUED]
-    assert not (await w.execution(run.id)).cancel, "what runs may finish"
+    assert not (await w.execution(run.id)).cancel, "a running execution may finish"
     await w.settle(run)
     w.tick()
-    asked = await w.trigger(saved.id)
-    assert [await w.status(one.id) for one in (second, asked)] == [Status.CANCELED, Status.READY]
+    triggered = await w.trigger(saved.id)
+    assert [await w.status(one.id) for one in (second, triggered)] == [Status.CANCELED, Status.READY]
     w.tick()
     third = await w.trigger(saved.id, cause=Cause.DEPENDENCY)
-    assert [await w.status(one.id) for one in (asked, third)] == [Status.READY, Status.QUEUED]
+    assert [await w.status(one.id) for one in (triggered, third)] == [Status.READY, Status.QUEUED]
 
 
 async def case_a_paused_job_may_be_changed_canceled_and_deleted(w: StoreFixture) -> None:
@@ -123,11 +123,11 @@ async def case_a_paused_job_may_be_changed_canceled_and_deleted(w: StoreFixture)
     runs = [await w.admit_one(claim=False) for _ in range(3)]
     await w.set_state(saved.id, JobState.PAUSED)
     await w.save(overlap=Overlap.ALLOW, limit=0, state=JobState.PAUSED, description="many at once", priority=9)
-    assert await _ids(w) == []
+    assert await _claim_ids(w) == []
     assert {(await w.execution(run.id)).status for run in runs} == {Status.QUEUED}
     assert await w.store.apply(CancelExecution(execution=runs[1].id, now_us=w.now)) is Status.CANCELED
     await w.save(overlap=Overlap.ALLOW, limit=0, description="on again")
-    assert await _ids(w) == [runs[0].id, runs[2].id]
+    assert await _claim_ids(w) == [runs[0].id, runs[2].id]
     await w.save("other", overlap=Overlap.QUEUE, next_us=w.now + SECOND)
     last = await w.admit_one("other", claim=False)
     other = (await w.job("other")).id
@@ -136,7 +136,7 @@ async def case_a_paused_job_may_be_changed_canceled_and_deleted(w: StoreFixture)
     assert await w.status(last.id) is Status.CANCELED
 
 
-async def case_what_is_held_lets_go_of_its_key(w: StoreFixture) -> None:
+async def case_a_held_execution_frees_its_key(w: StoreFixture) -> None:
     mine, other = [await w.save(name, overlap=Overlap.ALLOW, keyed=True) for name in ("mine", "other")]
     ready = await w.trigger(mine.id, key="k", cause=Cause.REPLAY)
     w.tick()
@@ -146,10 +146,10 @@ async def case_what_is_held_lets_go_of_its_key(w: StoreFixture) -> None:
     [claimed] = await w.claim()
     assert claimed.id == waits.id
     await w.settle(claimed)
-    assert await w.wake() == 0, "what is held is nothing to wake"
+    assert await w.wake() == 0, "a held execution is not woken"
     assert (await w.trigger(other.id, key="k")).status is Status.READY
     await w.set_state(mine.id, JobState.ACTIVE)
     [claimed] = await w.claim()
     assert claimed.job == other.id
     await w.settle(claimed)
-    assert await _ids(w) == [ready.id]
+    assert await _claim_ids(w) == [ready.id]

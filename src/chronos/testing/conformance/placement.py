@@ -1,4 +1,4 @@
-"""Claims of what is meant for others: only what has been ready long enough, after a node's own."""
+"""Late claims: a node takes executions of other lanes that waited long enough, after those of its own lanes."""
 
 from chronos.core.config import Overlap
 from chronos.core.execution import Status
@@ -7,7 +7,7 @@ from chronos.store.commands import Claim, Release, ReleaseRow, Suspend, SuspendR
 from chronos.testing.conformance.fixture import SECOND, StoreFixture
 
 
-async def case_late_lanes_give_what_has_been_ready_long_enough(w: StoreFixture) -> None:
+async def case_late_lanes_give_executions_that_waited_long_enough(w: StoreFixture) -> None:
     await w.save("gpu", lane="gpu", overlap=Overlap.ALLOW)
     first = await w.admit_one("gpu", claim=False)
     since_us = w.now
@@ -43,7 +43,7 @@ async def case_late_work_of_many_lanes_goes_by_rank_whatever_the_priority(w: Sto
     assert len(await w.claim(lanes=(), late=late)) == 15
 
 
-async def case_what_became_ready_again_is_late_from_then(w: StoreFixture) -> None:
+async def case_lateness_counts_from_the_last_time_an_execution_became_ready(w: StoreFixture) -> None:
     await w.save("gpu", lane="gpu", overlap=Overlap.QUEUE)
     run = await w.admit_one("gpu")
     queued = await w.admit_one("gpu")
@@ -78,7 +78,7 @@ async def case_held_work_is_never_late(w: StoreFixture) -> None:
     assert [c.id for c in await w.claim(lanes=(), late=((lane, resumed_us),))] == [run.id]
 
 
-async def case_a_late_claim_for_nothing_takes_nothing(w: StoreFixture) -> None:
+async def case_an_empty_late_claim_takes_nothing(w: StoreFixture) -> None:
     await w.save("gpu", lane="gpu")
     await w.admit_one("gpu", claim=False)
     [lane] = [number for number, key in (await w.store.lanes()).items() if key == "gpu"]

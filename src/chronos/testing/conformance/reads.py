@@ -1,4 +1,4 @@
-"""Reads: what is due, lists and their pages, counts, retention."""
+"""Reads: due jobs, lists and their pages, counts, retention."""
 
 from chronos.core.config import Overlap
 from chronos.core.execution import AttemptStatus, Execution, Status
@@ -11,7 +11,7 @@ DAY = 86_400 * SECOND
 MS = 1_000
 
 
-async def case_due_gates_earliest_first(w: StoreFixture) -> None:
+async def case_due_jobs_are_listed_earliest_first(w: StoreFixture) -> None:
     ids = {}
     for name, seconds in (("c", 30), ("a", 10), ("b", 20)):
         ids[name] = (await w.save(name, next_us=T0 + seconds * SECOND)).id
@@ -49,7 +49,7 @@ async def case_job_pages_are_complete_and_in_order(w: StoreFixture) -> None:
     assert [job.name for job in everything.items] == ["zzz", *names]
 
 
-async def case_job_filters(w: StoreFixture) -> None:
+async def case_jobs_are_filtered(w: StoreFixture) -> None:
     names = await _save_many_jobs(w, 12)
     await w.save("Other_One", description="x")
     await w.set_state((await w.job("job-004")).id, JobState.PAUSED)
@@ -78,7 +78,7 @@ async def case_job_filters(w: StoreFixture) -> None:
     assert await listed(state=JobState.PAUSED, owner="x") == []
     assert await listed(state=JobState.DISABLED, tag=("n", None)) == []
     assert await listed(owner="x", tag=("n", "1"), state=JobState.ACTIVE) == ["job-001", "job-007"]
-    assert await listed(owner="nobody") == []
+    assert await listed(owner="y") == []
     assert await listed(owner="x", prefix="job-00") == ["job-001", "job-003", "job-005", "job-007", "job-009"]
 
 
@@ -121,7 +121,7 @@ async def case_tags_follow_the_version(w: StoreFixture) -> None:
     assert job.version == 2
 
 
-async def case_executions_newest_first_across_open_and_ended(w: StoreFixture) -> None:
+async def case_open_and_ended_executions_are_listed_newest_first(w: StoreFixture) -> None:
     saved = await w.save(overlap=Overlap.ALLOW)
     await w.save("other", overlap=Overlap.ALLOW)
     runs = [await w.admit_one() for _ in range(6)]
@@ -145,7 +145,7 @@ async def case_executions_newest_first_across_open_and_ended(w: StoreFixture) ->
     assert await w.store.execution(bytes(16)) is None
 
 
-async def case_depths_and_counts(w: StoreFixture) -> None:
+async def case_depths_and_counts_are_reported(w: StoreFixture) -> None:
     saved = await w.save("a", overlap=Overlap.ALLOW, limit=1)
     await w.admit_one("a")
     await w.admit_one("a")
@@ -200,7 +200,7 @@ async def case_the_audit_log_is_trimmed_by_age(w: StoreFixture) -> None:
         await w.save(f"old-{n}")
         w.tick(DAY)
     await w.save("new")
-    w.now += 397 * DAY  # the second but last of them is 400 days old now
+    w.now += 397 * DAY  # now old-2 is 400 days old
     assert await w.store.apply(Trim(now_us=w.now, limit=1)) == 1
     assert await w.store.apply(Trim(now_us=w.now, limit=9)) == 1
     assert await w.store.apply(Trim(now_us=w.now, limit=9)) == 0
@@ -209,7 +209,7 @@ async def case_the_audit_log_is_trimmed_by_age(w: StoreFixture) -> None:
 
 
 async def _list_instants(w: StoreFixture, job: bytes, limit: int) -> list[int]:
-    """The instants of a job's runs as its pages list them."""
+    """Return the instants of a job's executions in the order of its pages."""
     seen: list[int] = []
     cursor = None
     while True:
@@ -221,33 +221,33 @@ async def _list_instants(w: StoreFixture, job: bytes, limit: int) -> list[int]:
 
 
 async def case_runs_of_one_millisecond_are_listed_by_their_instants(w: StoreFixture) -> None:
-    """Requests that fill a range follow on each other within the millisecond; what is triggered then is the newest."""
+    """Backfills within one millisecond are ordered by instant; later triggers are the newest."""
     job = (await w.save(overlap=Overlap.QUEUE)).id
     instants_us = [T0 - (40 - i) * SECOND for i in range(40)]
     w.now = T0 + MS // 2
     for first, last in ((0, 7), (7, 8), (8, 40)):
         await w.backfill(job, *instants_us[first:last])
         w.tick(3)
-    asked_us = []
+    triggered_us = []
     for _ in range(20):
-        asked_us.append(w.tick(1))
+        triggered_us.append(w.tick(1))
         await w.trigger(job)
     [claimed] = await w.claim()
-    await w.settle(claimed)  # history and what is open make one list
-    newest_first = [*reversed(asked_us), *reversed(instants_us)]
+    await w.settle(claimed)  # history and open executions form one list
+    newest_first = [*reversed(triggered_us), *reversed(instants_us)]
     for limit in (1, 7, 100):
         assert await _list_instants(w, job, limit) == newest_first
 
 
 async def case_attempts_are_in_the_order_of_their_numbers(w: StoreFixture) -> None:
-    """The clock went back between two of them."""
+    """The clock went back between two attempts."""
     await w.save()
     run = await w.admit_one()
-    tries = [
+    attempts = [
         ended_attempt(run, number, AttemptStatus.FAILED, task)._replace(started_us=T0 + at_us, finished_us=T0 + at_us)
         for number, at_us, task in ((1, 90, "b"), (2, 50, "b"), (3, 95, "b"), (1, 20, "c"), (10, 60, "b"), (1, 92, "a"))
     ]
-    await w.settle(run, attempts=tuple(tries))
+    await w.settle(run, attempts=tuple(attempts))
     view = await w.store.execution(run.id)
     assert view is not None
     assert [(a.task, a.number) for a in view.attempts] == [

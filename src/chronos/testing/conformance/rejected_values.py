@@ -1,4 +1,4 @@
-"""What no engine can keep, and so every engine refuses, with nothing written: NUL, half a character, huge numbers."""
+"""Values that no engine can store: every engine rejects NUL, lone surrogates and huge numbers, and writes nothing."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -15,12 +15,12 @@ _UNSTORABLE_TEXTS = {"a\0b": "NUL", "a\ud800b": "surrogate"}
 _BEYOND_INT64 = 1 << 63
 
 
-async def case_text_that_no_engine_can_keep_is_refused(w: StoreFixture) -> None:
+async def case_unstorable_text_is_rejected(w: StoreFixture) -> None:
     saved = await w.save("job")
     run = await w.trigger(saved.id)
     before = (await w.store.audit(namespace=None, limit=99)).items
-    for text, why in _UNSTORABLE_TEXTS.items():
-        asked: list[Callable[[str], Awaitable[Any]]] = [
+    for text, fault in _UNSTORABLE_TEXTS.items():
+        writes: list[Callable[[str], Awaitable[Any]]] = [
             w.save,
             lambda text: w.save("other", namespace=text),
             lambda text: w.save("other", owner=text),
@@ -38,24 +38,24 @@ async def case_text_that_no_engine_can_keep_is_refused(w: StoreFixture) -> None:
                 RegisterNode(name="n", incarnation=w.request(), now_us=w.now, labels={"zone": text})
             ),
         ]
-        for ask in asked:
-            with raises(Invalid, why):
-                await ask(text)
+        for write in writes:
+            with raises(Invalid, fault):
+                await write(text)
     assert (await w.store.audit(namespace=None, limit=99)).items == before
     assert [job.name for job in (await w.store.list_jobs(JobFilter(), limit=9)).items] == ["job"]
 
 
-async def case_half_a_character_within_a_definition_is_refused_and_its_neighbours_are_not(w: StoreFixture) -> None:
+async def case_a_lone_surrogate_in_a_definition_is_rejected(w: StoreFixture) -> None:
     await w.start_node()
     rows = tuple(w.row(f"job-{n}", description="a\udc80" if n == 1 else "") for n in range(3))
     with raises(Invalid, "surrogate"):
         await w.store.apply(SaveJobs(rows=rows, now_us=w.now))
     assert (await w.store.list_jobs(JobFilter(), limit=9)).items == []
-    await w.save("fine", description="a\0b")  # JSON can hold that
+    await w.save("fine", description="a\0b")  # allowed within JSON
     assert (await w.job("fine")).spec.description == "a\0b"
 
 
-async def case_numbers_beyond_64_bits_are_refused(w: StoreFixture) -> None:
+async def case_numbers_beyond_64_bits_are_rejected(w: StoreFixture) -> None:
     saved = await w.save("job")
     for beyond in (_BEYOND_INT64, -_BEYOND_INT64 - 1):
         with raises(Invalid, "64 bits"):

@@ -1,4 +1,4 @@
-"""What is asked for: triggers, recovered gaps, cancellation, signals."""
+"""Requests: triggers, backfills, recovery, cancellation, signals."""
 
 from dataclasses import replace
 
@@ -15,14 +15,14 @@ from chronos.testing.conformance.fixture import SECOND, T0, StoreFixture, raises
 
 async def case_a_trigger_runs_now_and_leaves_the_cursor_alone(w: StoreFixture) -> None:
     saved = await w.save()
-    asked = await w.trigger(saved.id, detail='{"payload":{"x":1}}')
-    assert (asked.status, asked.created) == (Status.READY, True)
-    execution = await w.execution(asked.id)
+    triggered = await w.trigger(saved.id, detail='{"payload":{"x":1}}')
+    assert (triggered.status, triggered.created) == (Status.READY, True)
+    execution = await w.execution(triggered.id)
     assert (execution.cause, execution.detail) == (Cause.MANUAL, {"payload": {"x": 1}})
     assert (await w.job()).next_us == T0 + SECOND
 
 
-async def case_the_same_key_is_the_same_execution(w: StoreFixture) -> None:
+async def case_an_idempotency_key_triggers_once(w: StoreFixture) -> None:
     saved = await w.save(overlap=Overlap.ALLOW)
     first = await w.trigger(saved.id, idempotency="order-17")
     w.tick()
@@ -35,7 +35,7 @@ async def case_the_same_key_is_the_same_execution(w: StoreFixture) -> None:
     assert (await w.trigger(saved.id, idempotency="order-18")).id != first.id
 
 
-async def case_a_known_key_needs_no_room(w: StoreFixture) -> None:
+async def case_a_known_idempotency_key_needs_no_room(w: StoreFixture) -> None:
     saved = await w.save()
     first = await w.trigger(saved.id, idempotency="order-17")
     w.tick()
@@ -46,19 +46,19 @@ async def case_a_known_key_needs_no_room(w: StoreFixture) -> None:
     assert (await w.store.counts()).open == {Status.READY: 1}
 
 
-async def case_what_is_asked_for_is_never_skipped(w: StoreFixture) -> None:
+async def case_a_trigger_is_never_skipped(w: StoreFixture) -> None:
     saved = await w.save(overlap=Overlap.SKIP, queue_max=2)
     running = await w.admit_one()
-    asked = [await w.trigger(saved.id) for _ in range(2)]
-    assert [a.status for a in asked] == [Status.QUEUED, Status.QUEUED]
+    triggered = [await w.trigger(saved.id) for _ in range(2)]
+    assert [run.status for run in triggered] == [Status.QUEUED, Status.QUEUED]
     with raises(QueueFull, '"job"'):
         await w.trigger(saved.id)
     assert (await w.settle(running)).woken == 1
-    assert await w.status(asked[0].id) is Status.READY
+    assert await w.status(triggered[0].id) is Status.READY
     assert (await w.trigger(saved.id)).status is Status.QUEUED
 
 
-async def case_a_backfill_takes_what_fits_and_the_rest_later(w: StoreFixture) -> None:
+async def case_a_backfill_admits_as_many_as_fit(w: StoreFixture) -> None:
     saved = await w.save(overlap=Overlap.SKIP, queue_max=2)
     past_us = [T0 - SECOND * ago for ago in (5, 4, 3, 2)]
     first = await w.backfill(saved.id, *past_us)
@@ -66,9 +66,9 @@ async def case_a_backfill_takes_what_fits_and_the_rest_later(w: StoreFixture) ->
     assert [(await w.execution(id_)).scheduled_us for id_ in first.ids] == past_us[:3]
     assert (await w.backfill(saved.id, past_us[3])) == Backfilled([], [])
     assert (await w.job()).next_us == T0 + SECOND
-    for place, id_ in enumerate(first.ids):
+    for index, id_ in enumerate(first.ids):
         [claimed] = await w.claim()
-        assert claimed.id == id_, f"run {place} is not next in line"
+        assert claimed.id == id_, f"run {index} is not the next one"
         await w.settle(claimed)
     assert len((await w.backfill(saved.id, past_us[3])).ids) == 1
     [entry, before, *_] = (await w.store.audit(namespace=None, limit=10)).items
@@ -79,7 +79,7 @@ async def case_a_backfill_takes_what_fits_and_the_rest_later(w: StoreFixture) ->
     )
 
 
-async def case_a_backfill_with_the_same_key_asks_for_the_rest_only(w: StoreFixture) -> None:
+async def case_a_repeated_backfill_adds_only_missing_instants(w: StoreFixture) -> None:
     saved = await w.save(overlap=Overlap.ALLOW)
     past_us = [T0 - SECOND * ago for ago in (5, 4, 3, 2)]
     first = await w.backfill(saved.id, *past_us[:2], idempotency="may")
@@ -107,12 +107,12 @@ async def case_a_backfill_creates_as_many_as_there_is_room_for(w: StoreFixture) 
     assert (await w.store.counts()).open == {Status.READY: 3}
 
 
-async def case_a_backfill_of_a_job_that_is_gone(w: StoreFixture) -> None:
+async def case_a_backfill_of_an_unknown_job_is_not_found(w: StoreFixture) -> None:
     with raises(NotFound, "no longer exists"):
         await w.backfill(bytes(16), T0)
 
 
-async def case_a_blocked_key_does_not_hold_up_those_behind_it(w: StoreFixture) -> None:
+async def case_a_blocked_key_does_not_block_later_executions(w: StoreFixture) -> None:
     saved = await w.save(overlap=Overlap.QUEUE)
     other = await w.save("other", overlap=Overlap.ALLOW)
     running = await w.admit_one()
@@ -125,7 +125,7 @@ async def case_a_blocked_key_does_not_hold_up_those_behind_it(w: StoreFixture) -
     assert [await w.status(run.id) for run in (blocked, free)] == [Status.QUEUED, Status.READY]
 
 
-async def case_a_trigger_of_nothing_is_refused(w: StoreFixture) -> None:
+async def case_a_trigger_of_an_unknown_job_is_not_found(w: StoreFixture) -> None:
     await w.start_node()
     with raises(NotFound):
         await w.trigger(bytes(16))
@@ -151,7 +151,7 @@ def _build_missed_span(job: bytes, first: int, last: int, now_us: int) -> Span:
     )
 
 
-async def case_a_whole_gap_is_recovered_or_nothing_of_it(w: StoreFixture) -> None:
+async def case_a_whole_gap_is_recovered_atomically(w: StoreFixture) -> None:
     for name, overlap in (("skipping", Overlap.SKIP), ("replacing", Overlap.REPLACE)):
         saved = await w.save(name, overlap=overlap, queue_max=0 if overlap is Overlap.REPLACE else 1)
         running = await w.trigger(saved.id)
@@ -201,7 +201,7 @@ async def case_a_gap_is_recovered_in_one_step(w: StoreFixture) -> None:
     assert (await w.job()).next_us == T0 + 11 * SECOND
 
 
-async def case_late_instants_are_not_dropped_for_overlapping(w: StoreFixture) -> None:
+async def case_late_instants_are_not_skipped_for_overlap(w: StoreFixture) -> None:
     saved = await w.save(overlap=Overlap.SKIP)
     w.now = T0 + 3 * SECOND
     command = Recover(
@@ -258,7 +258,7 @@ async def case_a_one_time_job_that_was_recovered_is_done(w: StoreFixture) -> Non
     assert (await w.job()).state is JobState.DONE
 
 
-async def case_cancelling_what_has_not_started_ends_it(w: StoreFixture) -> None:
+async def case_canceling_an_execution_that_has_not_started_ends_it(w: StoreFixture) -> None:
     await w.save(overlap=Overlap.QUEUE)
     running, queued, next_one = [await w.admit_one() for _ in range(3)]
     assert (
@@ -272,14 +272,14 @@ async def case_cancelling_what_has_not_started_ends_it(w: StoreFixture) -> None:
     assert claimed.id == next_one.id
 
 
-async def case_cancelling_the_ready_one_wakes_the_next(w: StoreFixture) -> None:
+async def case_canceling_a_ready_execution_wakes_the_next(w: StoreFixture) -> None:
     await w.save(overlap=Overlap.QUEUE)
     ready, queued = [await w.admit_one(claim=False) for _ in range(2)]
     await w.store.apply(CancelExecution(execution=ready.id, now_us=w.tick()))
     assert await w.status(queued.id) is Status.READY
 
 
-async def case_a_running_one_is_asked_to_stop(w: StoreFixture) -> None:
+async def case_canceling_a_running_execution_requests_a_stop(w: StoreFixture) -> None:
     await w.save()
     running = await w.admit_one()
     assert await w.store.apply(CancelExecution(execution=running.id, now_us=w.tick())) is Status.RUNNING

@@ -1,4 +1,4 @@
-"""Retention: what goes though nothing happens to it any more, what stays, and that it goes a little at a time."""
+"""Retention: what a trim removes, what it keeps, and that it works in bounded steps."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -21,7 +21,7 @@ async def case_history_of_jobs_that_seldom_run_is_trimmed(w: StoreFixture) -> No
     aged = await w.save("aged", overlap=Overlap.ALLOW, keep_age_us=2 * DAY)
     kept = await w.save("kept", overlap=Overlap.ALLOW)
     runs = [await w.admit_one("counted") for _ in range(20)]
-    await w.store.apply(WriteOutput(rows=(OutputRow(runs[0].id, "task", 1, 0, "said"),)))
+    await w.store.apply(WriteOutput(rows=(OutputRow(runs[0].id, "task", 1, 0, "text"),)))
     await w.settle(*runs, await w.admit_one("aged"), await w.admit_one("kept"))
     assert await _trim(w) == 15
     assert [one.id for one in await _history(w, counted.id)] == sorted((run.id for run in runs[15:]), reverse=True)
@@ -35,12 +35,12 @@ async def case_history_of_jobs_that_seldom_run_is_trimmed(w: StoreFixture) -> No
     assert (await w.store.list_executions(ExecutionFilter(), limit=9)).items == []
 
 
-async def case_history_is_kept_from_its_end_on(w: StoreFixture) -> None:
-    """However long ago its instants are: what was asked for late, or recovered late."""
-    asked = await w.save("asked", overlap=Overlap.ALLOW, keep_age_us=10 * DAY)
+async def case_history_age_counts_from_the_end_of_an_execution(w: StoreFixture) -> None:
+    """The age of its instants does not matter: they were backfilled or recovered late."""
+    backfilled = await w.save("backfilled", overlap=Overlap.ALLOW, keep_age_us=10 * DAY)
     late = await w.save("late", overlap=Overlap.ALLOW, keep_age_us=10 * DAY, next_us=w.now - 200 * DAY)
     instants = [w.now - 200 * DAY + n * SECOND for n in range(70)]
-    await w.backfill(asked.id, *instants)
+    await w.backfill(backfilled.id, *instants)
     rows = tuple(RunRow(scheduled_execution_id(late.id, at_us), Cause.RECOVERY, at_us, at_us) for at_us in instants)
     gap = Recover(
         job=late.id,
@@ -57,12 +57,12 @@ async def case_history_is_kept_from_its_end_on(w: StoreFixture) -> None:
         w.tick(wait_us)
         assert await _trim(w) == 0
         await w.store.maintain(w.now)
-    assert (len(await _history(w, asked.id)), len(await _history(w, late.id))) == (70, 70)
+    assert (len(await _history(w, backfilled.id)), len(await _history(w, late.id))) == (70, 70)
     w.tick(2 * DAY)
     assert await _trim(w) == 140
 
 
-async def case_jobs_that_are_done_go_with_their_history(w: StoreFixture) -> None:
+async def case_finished_one_time_jobs_are_deleted_with_their_history(w: StoreFixture) -> None:
     options: dict[str, Any] = {"kind": "http", "keep_age_us": 2 * DAY, "next_us": w.now + SECOND}
     once = await w.save("once", tags={"team": "a"}, **options)
     await w.save("other", **options)
@@ -75,10 +75,10 @@ async def case_jobs_that_are_done_go_with_their_history(w: StoreFixture) -> None
     await w.admit_next("busy", last=True)
     assert (await w.store.counts()).jobs == {JobState.ACTIVE: 1, JobState.DONE: 6}
     w.tick(DAY)
-    assert await _trim(w) == 0, "it is kept as long as its history"
+    assert await _trim(w) == 0, "a job is kept as long as its history"
     w.tick(DAY + HOUR)
-    await w.settle(await _triggered(w, young))
-    assert await _trim(w) == 5 + 1, "their history, and the one that is all over"
+    await w.settle(await _trigger_and_claim(w, young))
+    assert await _trim(w) == 5 + 1, "five histories and one job"
     names = [job.name for job in (await w.store.list_jobs(JobFilter(), limit=9)).items]
     assert names == ["busy", "follower", "function", "other", "owned", "young"]
     assert (await w.store.counts()).jobs == {JobState.ACTIVE: 1, JobState.DONE: 5}
@@ -92,25 +92,25 @@ async def case_jobs_that_are_done_go_with_their_history(w: StoreFixture) -> None
     assert names == ["busy", "follower", "function", "once", "other", "owned"]
 
 
-async def case_a_job_that_ran_at_once_goes_with_its_history(w: StoreFixture) -> None:
+async def case_a_job_that_ran_on_save_is_deleted_with_its_history(w: StoreFixture) -> None:
     options: dict[str, Any] = {"kind": "http", "next_us": None, "state": JobState.DONE, "keep_age_us": 2 * DAY}
     once = (await w.save("once", run=RunOnSave(), **options)).id
     [run] = await w.claim()
     await w.settle(run)
     w.tick(DAY)
     assert await _trim(w) == 0
-    again = await _triggered(w, once)
-    assert again.job == once, "it can be triggered until then"
+    again = await _trigger_and_claim(w, once)
+    assert again.job == once, "the job can be triggered until then"
     await w.settle(again)
     w.tick(DAY + HOUR)
     assert await _trim(w) == 1, "the first run"
     w.tick(DAY)
-    assert await _trim(w) == 1 + 1, "the second one, and the job"
+    assert await _trim(w) == 1 + 1, "the second run, and the job"
     assert (await w.store.counts()).jobs == {}
 
 
-async def case_a_job_that_is_done_stays_as_long_as_one_may_look_at_it(w: StoreFixture) -> None:
-    """Though nothing of it is on record, and though it was only just made or changed."""
+async def case_a_finished_job_without_history_is_kept_for_its_retention(w: StoreFixture) -> None:
+    """It has no history; its retention counts from its creation or last change."""
     await w.save("never", kind="http", next_us=None, state=JobState.DONE, keep_age_us=2 * DAY)
     await w.save("once", kind="http", next_us=w.now + SECOND, keep_age_us=2 * DAY, keep_count=0)
     await w.settle(*await w.admit_next("once", last=True))
@@ -125,8 +125,8 @@ async def case_a_job_that_is_done_stays_as_long_as_one_may_look_at_it(w: StoreFi
     assert (await w.store.counts()).jobs == {}
 
 
-async def case_a_trim_is_never_more_than_its_limit(w: StoreFixture) -> None:
-    """However many jobs there are, and however much of one: all of it goes in the end, and then nothing more."""
+async def case_a_trim_never_exceeds_its_limit(w: StoreFixture) -> None:
+    """With many jobs, and with much history of one job, everything is trimmed in the end."""
     names = [f"job-{n:03}" for n in range(230)]
     for name in names:
         await w.save(name, overlap=Overlap.ALLOW, keep_count=1, next_us=w.now + SECOND)
@@ -139,8 +139,8 @@ async def case_a_trim_is_never_more_than_its_limit(w: StoreFixture) -> None:
     assert len((await w.store.list_executions(ExecutionFilter(), limit=500)).items) == len(names)
 
 
-async def case_the_round_comes_by_again(w: StoreFixture) -> None:
-    """Not at once, which would cost for nothing; but even after a clock that was wrong by years."""
+async def case_the_sweep_repeats(w: StoreFixture) -> None:
+    """The sweep repeats after a pause, even if the clock was wrong by weeks."""
     saved = await w.save(overlap=Overlap.ALLOW, keep_count=1)
     for wait_us in (0, 2 * HOUR):
         w.tick(wait_us)
@@ -152,27 +152,27 @@ async def case_the_round_comes_by_again(w: StoreFixture) -> None:
     assert await _trim(w) == 3
 
 
-async def case_dead_letters_go_by_age(w: StoreFixture) -> None:
+async def case_dead_letters_are_trimmed_by_age(w: StoreFixture) -> None:
     short = await w.save("short", overlap=Overlap.ALLOW, keep_count=0, keep_age_us=DAY)
     long = await w.save("long", overlap=Overlap.ALLOW, keep_age_us=YEAR)
     gone = await w.save("gone", overlap=Overlap.ALLOW, keep_count=0)
     runs = [await w.admit_one(name) for name in ("short", "long", "gone")]
     await w.settle(*runs, status=Status.FAILED, dead_letter=True)
-    assert await _trim(w, keep_deleted_us=30 * DAY) == 2, "the history of those that keep none"
+    assert await _trim(w, keep_deleted_us=30 * DAY) == 2, "the history of the jobs that keep none"
     await w.store.apply(DeleteJob(job=gone.id, now_us=w.tick()))
     w.tick(20 * DAY)
     await _trim(w, keep_deleted_us=30 * DAY)
-    assert {letter.job for letter in await _letters(w)} == {short.id, long.id, gone.id}
-    assert await _name(w, gone.id) == "gone", "for those who look at the dead letter"
+    assert {letter.job for letter in await _dead_letters(w)} == {short.id, long.id, gone.id}
+    assert await _name(w, gone.id) == "gone", "the dead letter still shows the name"
     w.tick(15 * DAY)
     await _trim(w, keep_deleted_us=30 * DAY)
-    assert {letter.job for letter in await _letters(w)} == {long.id}
+    assert {letter.job for letter in await _dead_letters(w)} == {long.id}
     w.tick(YEAR)
     await _trim(w, keep_deleted_us=30 * DAY)
-    assert await _letters(w) == []
+    assert await _dead_letters(w) == []
 
 
-async def case_what_is_known_of_deleted_jobs_goes_at_last(w: StoreFixture) -> None:
+async def case_names_and_versions_of_deleted_jobs_are_finally_removed(w: StoreFixture) -> None:
     saved = await w.save("gone", overlap=Overlap.ALLOW)
     await w.save("gone", overlap=Overlap.ALLOW, description="changed")
     first, running = await w.admit_one("gone"), await w.admit_one("gone")
@@ -184,10 +184,10 @@ async def case_what_is_known_of_deleted_jobs_goes_at_last(w: StoreFixture) -> No
     for _ in range(3):
         w.tick(10 * DAY)
         await _trim(w)
-    assert await _history(w, saved.id) == [await w.execution(running.id)], "what runs is no history yet"
+    assert await _history(w, saved.id) == [await w.execution(running.id)], "a running execution is kept"
     assert await _name(w, saved.id) == "gone"
     again = await w.save("gone", overlap=Overlap.ALLOW, next_us=w.now + SECOND)
-    assert again.id != saved.id, "something still runs under that id"
+    assert again.id != saved.id, "an execution still runs under that id"
     await w.store.apply(DeleteJob(job=again.id, now_us=w.tick()))
     await w.settle(running)
     for _ in range(100):
@@ -197,20 +197,20 @@ async def case_what_is_known_of_deleted_jobs_goes_at_last(w: StoreFixture) -> No
         assert await w.store.versions(job, limit=9) == []
         assert await _name(w, job) is None
         assert await _history(w, job) == []
-    anew = await w.save("gone", overlap=Overlap.ALLOW, next_us=w.now + SECOND)
+    recreated = await w.save("gone", overlap=Overlap.ALLOW, next_us=w.now + SECOND)
     await w.settle(await w.admit_one("gone"))
-    assert [version.version for version in await w.store.versions(anew.id, limit=9)] == [1]
-    await w.store.apply(DeleteJob(job=anew.id, now_us=w.tick()))
-    assert (await w.save("gone")).id not in (anew.id, saved.id)
+    assert [version.version for version in await w.store.versions(recreated.id, limit=9)] == [1]
+    await w.store.apply(DeleteJob(job=recreated.id, now_us=w.tick()))
+    assert (await w.save("gone")).id not in (recreated.id, saved.id)
 
 
-async def case_keys_that_nobody_uses_are_forgotten_and_limit_the_next(w: StoreFixture) -> None:
+async def case_unused_keys_are_removed_and_limit_again_when_reused(w: StoreFixture) -> None:
     job = await w.save(overlap=Overlap.ALLOW, keyed=True)
     for _ in range(2):
         held, waits = await w.trigger(job.id, key="k"), await w.trigger(job.id, key="k")
         assert (held.status, waits.status) == (Status.READY, Status.QUEUED)
         w.tick(2 * HOUR)
-        assert await _trim(w) == 0, "it is in use"
+        assert await _trim(w) == 0, "the key is in use"
         await w.settle(*await w.claim())
         await w.wake()
         await w.settle(*await w.claim())
@@ -219,10 +219,10 @@ async def case_keys_that_nobody_uses_are_forgotten_and_limit_the_next(w: StoreFi
 
 
 async def _trim(w: StoreFixture, **options: int) -> int:
-    """Trim until nothing goes any more."""
+    """Trim until nothing is left to trim. Returns the number of removed rows."""
     total = 0
-    while went := await w.store.apply(Trim(now_us=w.now, limit=1_000, **options)):
-        total += went
+    while removed := await w.store.apply(Trim(now_us=w.now, limit=1_000, **options)):
+        total += removed
     return total
 
 
@@ -230,16 +230,16 @@ async def _history(w: StoreFixture, job: bytes) -> Sequence[Execution | Span]:
     return (await w.store.list_executions(ExecutionFilter(job=job), limit=100)).items
 
 
-async def _letters(w: StoreFixture) -> Sequence[DeadLetter]:
+async def _dead_letters(w: StoreFixture) -> Sequence[DeadLetter]:
     return (await w.store.list_dead_letters(namespace=None, limit=9)).items
 
 
 async def _name(w: StoreFixture, job: bytes) -> str | None:
-    found = (await w.store.names_of([job])).get(job)
-    return None if found is None else found.name
+    full_name = (await w.store.names_of([job])).get(job)
+    return None if full_name is None else full_name.name
 
 
-async def _triggered(w: StoreFixture, job: bytes) -> Claimed:
+async def _trigger_and_claim(w: StoreFixture, job: bytes) -> Claimed:
     await w.trigger(job)
     [claimed] = await w.claim()
     return claimed

@@ -1,4 +1,4 @@
-"""Jobs whose schedules end: what was due and not admitted by then is on record, as one span with a reason."""
+"""The end of a schedule: due instants that were not admitted are recorded as one span with a reason."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from chronos.store.contract import ExecutionFilter
 from chronos.testing.conformance.fixture import SECOND, T0, StoreFixture
 
 _DUE = (T0 + SECOND, T0 + 3 * SECOND, 3)
-_ELAPSED_US = 3 * SECOND + SECOND // 2  # so much time, in which three instants come up
+_ELAPSED_US = 3 * SECOND + SECOND // 2  # three instants are due in this time
 
 
 async def _spans(w: StoreFixture, job: bytes) -> Sequence[Span]:
@@ -24,7 +24,7 @@ async def _assert_skipped_span(w: StoreFixture, job: bytes, code: ReasonCode, du
     assert (span.status, span.reason.code, span.recorded_us) == (Status.SKIPPED, code, w.now)
 
 
-async def case_disabling_records_what_was_due(w: StoreFixture) -> None:
+async def case_disabling_records_due_instants(w: StoreFixture) -> None:
     job = (await w.save()).id
     w.tick(_ELAPSED_US)
     await w.store.apply(SetJobState(job=job, state=JobState.DISABLED, now_us=w.now, expect_state=JobState.ACTIVE))
@@ -36,7 +36,7 @@ async def case_disabling_records_what_was_due(w: StoreFixture) -> None:
     assert (await w.admit_one()).status is Status.RUNNING
 
 
-async def case_deleting_records_what_was_due(w: StoreFixture) -> None:
+async def case_deleting_records_due_instants(w: StoreFixture) -> None:
     one, other = [(await w.save(name)).id for name in ("one", "other")]
     w.tick(_ELAPSED_US)
     await w.store.apply(DeleteJob(job=one, now_us=w.now))
@@ -45,7 +45,7 @@ async def case_deleting_records_what_was_due(w: StoreFixture) -> None:
         await _assert_skipped_span(w, job, ReasonCode.JOB_DELETED)
 
 
-async def case_instants_of_a_pause_are_recorded_when_the_job_goes(w: StoreFixture) -> None:
+async def case_instants_of_a_pause_are_recorded_on_disable_and_delete(w: StoreFixture) -> None:
     off, gone = [(await w.save(name)).id for name in ("off", "gone")]
     for job in (off, gone):
         await w.store.apply(SetJobState(job=job, state=JobState.PAUSED, now_us=w.now, keep_cursor=True))
@@ -56,18 +56,18 @@ async def case_instants_of_a_pause_are_recorded_when_the_job_goes(w: StoreFixtur
         await _assert_skipped_span(w, job, ReasonCode.PAUSED)
 
 
-async def case_saving_a_job_disabled_records_what_was_due(w: StoreFixture) -> None:
-    """By the schedule that it had: by a new version, and by the one that is there."""
+async def case_saving_a_job_disabled_records_due_instants(w: StoreFixture) -> None:
+    """The old schedule counts, with a new version and with an unchanged one."""
     changed, same = [(await w.save(name)).id for name in ("changed", "same")]
     w.tick(_ELAPSED_US)
-    off = {"state": JobState.DISABLED, "next_us": None, "was": JobState.ACTIVE}
+    off = {"state": JobState.DISABLED, "next_us": None, "expect_state": JobState.ACTIVE}
     rows = (w.row("changed", description="another", **off), w.row("same", **off))
     await w.store.apply(SaveJobs(rows=rows, now_us=w.now))
     for job in (changed, same):
         await _assert_skipped_span(w, job, ReasonCode.DISABLED)
 
 
-async def case_nothing_is_recorded_where_nothing_was_due(w: StoreFixture) -> None:
+async def case_nothing_is_recorded_if_nothing_was_due(w: StoreFixture) -> None:
     jobs = [(await w.save(name)).id for name in ("before", "never", "done")]
     await w.admit_next("done", last=True)
     w.now = T0 + SECOND - 1
@@ -78,7 +78,7 @@ async def case_nothing_is_recorded_where_nothing_was_due(w: StoreFixture) -> Non
         assert await _spans(w, job) == []
 
 
-async def case_a_schedule_that_cannot_be_read_records_its_first_instant(w: StoreFixture) -> None:
+async def case_an_unreadable_schedule_records_its_first_instant(w: StoreFixture) -> None:
     row = w.row()
     broken = type(row.spec)(schedule=ScheduleSpec(text="a schedule of a package that is missing"))
     await w.start_node()

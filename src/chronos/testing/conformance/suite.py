@@ -1,4 +1,4 @@
-"""Collects the cases of every module into one list, and runs one."""
+"""The list of all cases, and a function that runs one."""
 
 from collections.abc import Awaitable, Callable
 
@@ -55,11 +55,14 @@ _CASE_MODULES = (
     rejected_values,
 )
 CASES: list[Case] = [
-    case for room in _CASE_MODULES for name, case in vars(room).items() if callable(case) and name.startswith("case_")
+    case
+    for module in _CASE_MODULES
+    for name, case in vars(module).items()
+    if callable(case) and name.startswith("case_")
 ]
 
 
 async def run(case: Case, store: Store) -> None:
-    """Check one promise on an open, empty store, and that the store is sound afterwards."""
+    """Run a case on an open, empty store, then verify the store."""
     await case(StoreFixture(store))
     assert await store.verify() == []

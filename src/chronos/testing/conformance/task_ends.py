@@ -1,4 +1,4 @@
-"""Executions that the store ends by itself: none of their tasks stays open."""
+"""Executions that the store ends itself: all their open tasks end too."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ _EXPECTED_STATUSES = {"done": "SUCCEEDED", "again": "CANCELED", "asleep": "CANCE
 def _tasks(one: Execution) -> dict[str, dict[str, Any]]:
     assert one.status is Status.CANCELED
     assert one.detail is not None
-    assert one.detail["payload"] == {"n": 1}, "what else it carries is kept"
+    assert one.detail["payload"] == {"n": 1}, "the rest of the detail is kept"
     return {task["name"]: task for task in one.detail["group"]["tasks"]}
 
 
@@ -48,7 +48,7 @@ async def _suspend(w: StoreFixture, run: Run) -> None:
     assert await w.store.apply(Suspend(rows=(row,), now_us=w.now)) == [run.id]
 
 
-async def case_tasks_end_with_what_is_canceled_in_its_sleep(w: StoreFixture) -> None:
+async def case_tasks_end_with_a_waiting_execution_that_is_canceled(w: StoreFixture) -> None:
     await w.save()
     run = await w.admit_one()
     await _suspend(w, run)
@@ -56,7 +56,7 @@ async def case_tasks_end_with_what_is_canceled_in_its_sleep(w: StoreFixture) -> 
     await _assert_tasks_ended(w, run.id, ReasonCode.CANCELED)
 
 
-async def case_tasks_end_with_what_is_replaced_in_its_sleep(w: StoreFixture) -> None:
+async def case_tasks_end_with_a_waiting_execution_that_is_replaced(w: StoreFixture) -> None:
     job = (await w.save(overlap=Overlap.REPLACE)).id
     [run] = await w.admit_next("job", careful=True)
     await _suspend(w, run)
@@ -64,8 +64,8 @@ async def case_tasks_end_with_what_is_replaced_in_its_sleep(w: StoreFixture) -> 
     await _assert_tasks_ended(w, run.id, ReasonCode.REPLACED)
 
 
-async def case_tasks_end_with_a_job_that_is_deleted(w: StoreFixture) -> None:
-    """What sleeps, and what was put back in line."""
+async def case_tasks_end_with_a_deleted_job(w: StoreFixture) -> None:
+    """One execution is waiting, the other one was released and is held."""
     job = (await w.save(overlap=Overlap.ALLOW, limit=2)).id
     runs = [await w.admit_one(), await w.admit_one()]
     await _suspend(w, runs[0])
@@ -77,8 +77,8 @@ async def case_tasks_end_with_a_job_that_is_deleted(w: StoreFixture) -> None:
         await _assert_tasks_ended(w, run.id, ReasonCode.JOB_DELETED)
 
 
-async def case_tasks_end_with_what_was_asked_to_stop_and_is_given_up(w: StoreFixture) -> None:
-    """A node puts it to sleep, shuts down, or dies: it does not start again."""
+async def case_tasks_end_with_a_canceled_execution_that_its_node_gives_up(w: StoreFixture) -> None:
+    """Its node suspends or releases it, or dies; it does not start again."""
     await w.save(overlap=Overlap.ALLOW)
     slept, released, kept, lost = [await w.admit_one() for _ in range(4)]
     await w.store.apply(Release(rows=(ReleaseRow(kept.id, kept.token, 0, _DETAIL),), now_us=w.now))

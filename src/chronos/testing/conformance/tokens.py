@@ -1,4 +1,4 @@
-"""API tokens, what namespaces there are, what deleted jobs were called, and who did what."""
+"""API tokens, namespaces, names of deleted jobs, and the audit log."""
 
 from chronos.core.config import Overlap
 from chronos.core.job import JobState
@@ -32,13 +32,13 @@ async def case_a_token_is_found_by_its_hash_until_it_is_revoked(w: StoreFixture)
     mixed = _token("mixed", namespaces={"b": "admin", "a": "viewer"})
     for token in (plain, here, mixed):
         await w.store.apply(CreateToken(token=token, now_us=w.now, actor=ANA))
-    found = await w.store.tokens()
-    assert [(t.name, t.role, t.namespaces, t.created_us, t.expires_us, t.author) for t in found] == [
+    tokens = await w.store.tokens()
+    assert [(t.name, t.role, t.namespaces, t.created_us, t.expires_us, t.author) for t in tokens] == [
         ("here", "operator", ["a", "b"], w.now, w.now + 5, "ana"),
         ("mixed", "viewer", {"a": "viewer", "b": "admin"}, w.now, None, "ana"),
         ("plain", "admin", None, w.now, None, "ana"),
     ]
-    assert await w.store.token(mixed.token_hash) == found[1]
+    assert await w.store.token(mixed.token_hash) == tokens[1]
     assert await w.store.token("0" * 64) is None
     await w.store.apply(RevokeToken(name="here", now_us=w.tick(), actor=ANA))
     assert await w.store.token(here.token_hash) is None
@@ -47,7 +47,7 @@ async def case_a_token_is_found_by_its_hash_until_it_is_revoked(w: StoreFixture)
         await w.store.apply(RevokeToken(name="here", now_us=w.tick()))
 
 
-async def case_the_name_of_a_token_is_given_once(w: StoreFixture) -> None:
+async def case_a_token_name_is_unique(w: StoreFixture) -> None:
     first = CreateToken(token=_token("ci"), now_us=w.now)
     await w.store.apply(first)
     await w.store.apply(first)
@@ -58,7 +58,7 @@ async def case_the_name_of_a_token_is_given_once(w: StoreFixture) -> None:
     await w.store.apply(RevokeToken(name="ci", now_us=w.tick()))
     await w.store.apply(CreateToken(token=ApiToken(name="ci", token_hash="f" * 64), now_us=w.tick()))
     assert [token.token_hash for token in await w.store.tokens()] == ["f" * 64]
-    # The first line of the log is written once, though its command was sent twice.
+    # The command was sent twice, but its audit entry is written once.
     lines = (await w.store.audit(namespace=None, limit=10)).items
     assert [(line.action, line.subject) for line in lines] == [
         ("create token", "ci"),
@@ -67,7 +67,7 @@ async def case_the_name_of_a_token_is_given_once(w: StoreFixture) -> None:
     ]
 
 
-async def case_namespaces_are_those_that_have_jobs(w: StoreFixture) -> None:
+async def case_only_namespaces_with_jobs_are_listed(w: StoreFixture) -> None:
     assert await w.store.namespaces(limit=10) == []
     for namespace in ("b", "a", "B", "a.b"):
         for name in ("x", "y"):
@@ -94,7 +94,7 @@ async def case_deleted_jobs_are_still_known_by_name(w: StoreFixture) -> None:
     assert await w.store.names_of([]) == {}
 
 
-async def case_the_audit_log_says_what_was_done_in_verbs(w: StoreFixture) -> None:
+async def case_the_audit_log_names_actions_with_verbs(w: StoreFixture) -> None:
     await w.save(overlap=Overlap.ALLOW)
     job = await w.job()
     states = (JobState.PAUSED, JobState.ACTIVE, JobState.DISABLED, JobState.ACTIVE)
@@ -119,18 +119,16 @@ async def case_the_audit_log_says_what_was_done_in_verbs(w: StoreFixture) -> Non
 
 
 async def case_lines_are_added_to_the_audit_log_once(w: StoreFixture) -> None:
-    there = Actor(name="ana", origin="192.0.2.8")
-    lines = (AuditLine(ANA, "denied", "x", detail="twice"), AuditLine(there, "denied", "x", detail="twice"))
+    ana_elsewhere = Actor(name="ana", origin="192.0.2.8")
+    lines = (AuditLine(ANA, "denied", "x", detail="twice"), AuditLine(ana_elsewhere, "denied", "x", detail="twice"))
     command = WriteAudit(lines=(*lines, AuditLine(ANA, "unlock user", "bob", "here")), now_us=w.now)
     await w.store.apply(command)
     await w.store.apply(command)
     page = await w.store.audit(namespace=None, limit=10)
-    said = {
-        (one.at_us, one.actor, one.origin, one.action, one.namespace, one.subject, one.detail) for one in page.items
-    }
-    assert said == {
+    entries = {(e.at_us, e.actor, e.origin, e.action, e.namespace, e.subject, e.detail) for e in page.items}
+    assert entries == {
         (w.now, "ana", "192.0.2.7", "denied", "", "x", "twice"),
         (w.now, "ana", "192.0.2.8", "denied", "", "x", "twice"),
         (w.now, "ana", "192.0.2.7", "unlock user", "here", "bob", ""),
     }
-    assert len(page.items) == len(said)
+    assert len(page.items) == len(entries)

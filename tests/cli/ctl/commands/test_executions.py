@@ -21,7 +21,7 @@ PROGRAM = Path(sys.executable).with_name("chronosctl")
 WITHIN_S = 60.0
 
 
-def test_list_and_get(served: Served) -> None:
+def test_executions_are_listed_and_shown(served: Served) -> None:
     served.create()
     served.create("bad", "false")
     good, bad = served.run("hello"), served.run("bad")
@@ -35,11 +35,23 @@ def test_list_and_get(served: Served) -> None:
     assert served.json("executions", "get", good) == served.rest(f"/executions/{good}")
     shown = served.ctl("executions", "get", bad).stdout
     assert "status     ✕ failed" in shown
-    assert "TASK  TRY  STATUS" in shown
+    assert "TASK  ATTEMPT  STATUS" in shown
     assert served.ctl("executions", "list", "--job", "ghost", code=3).stdout == ""
 
 
-def test_a_task_that_was_removed_is_marked(served: Served, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "command", ["executions get", "executions logs", "executions cancel", "dlq show", "dlq replay"]
+)
+def test_a_job_name_instead_of_an_id_is_explained(served: Served, command: str) -> None:
+    served.create()
+    missing = served.ctl(*command.split(), "hello", code=3).stderr
+    assert missing == (
+        '✗ "hello" is a job, not an execution\n  list its executions: chronosctl executions list hello\n'
+    )
+    assert "\n  list the " in served.ctl(*command.split(), "ghost", code=3).stderr
+
+
+def test_a_removed_task_is_marked(served: Served, tmp_path: Path) -> None:
     file = tmp_path / "job.json"
     tasks = [{"name": name, "command": {"argv": ["true"]}} for name in ("first", "second")]
     for some in (tasks, tasks[:1]):
@@ -89,7 +101,10 @@ def test_cancel(served: Served) -> None:
     served.create("quick", "true")
     done = served.ctl("jobs", "run", "quick", "--wait", "-o", "name").stdout.strip()
     for again in ((), ("--dry-run",)):
-        assert "it has ended already: succeeded" in served.ctl("executions", "cancel", done, *again, code=4).stderr
+        assert (
+            "the execution has already ended: succeeded"
+            in served.ctl("executions", "cancel", done, *again, code=4).stderr
+        )
 
 
 def test_replay(served: Served) -> None:
@@ -105,8 +120,8 @@ def test_why(served: Served) -> None:
     run = served.run("bad")
     steps = served.rest(f"/executions/{run}/why")
     assert served.json("executions", "why", run) == steps
-    told = served.ctl("executions", "why", run).stdout
-    assert all(step["sentence"] in told for step in steps["steps"])
+    text = served.ctl("executions", "why", run).stdout
+    assert all(step["sentence"] in text for step in steps["steps"])
     assert "triggered" in served.ctl("executions", "why", "bad").stdout
     at = served.ctl("executions", "why", "bad", "--at", "2026-01-01T00:00:00Z", "-o", "jsonl").stdout
     assert json.loads(at.splitlines()[0])["verdict"]
@@ -122,7 +137,7 @@ def test_signals(served: Served) -> None:
         time.sleep(0.02)
     assert "would be sent" in served.ctl("executions", "signal", run, "ok", "--dry-run").stderr
     served.ctl("executions", "signal", run, "other", code=4)
-    assert "ok was taken" in served.ctl("executions", "signal", run, "ok", "--payload", '{"by": "ana"}').stderr
+    assert "ok was received" in served.ctl("executions", "signal", run, "ok", "--payload", '{"by": "ana"}').stderr
     served.ctl("executions", "watch", run)
 
 
@@ -140,7 +155,7 @@ def test_dead_letters(served: Served) -> None:
 
 
 @pytest.mark.parametrize("command", [["jobs", "list", "--watch"], ["executions", "watch", "hello"]])
-def test_watching_in_a_pipe_prints_what_is_new(served: Served, command: list[str]) -> None:
+def test_watching_in_a_pipe_prints_changes(served: Served, command: list[str]) -> None:
     served.create()
     served.run()
     with subprocess.Popen(
@@ -161,7 +176,7 @@ def test_watching_in_a_pipe_prints_what_is_new(served: Served, command: list[str
     ("form", "lines"),
     [("name", ["hello"]), ("table", ["NAME   STATE ", "hello  active", "hello  paused"]), ("yaml", ["---", "id: "])],
 )
-def test_watching_in_a_pipe_in_a_format_that_was_asked_for(served: Served, form: str, lines: list[str]) -> None:
+def test_watching_in_a_pipe_uses_the_given_format(served: Served, form: str, lines: list[str]) -> None:
     served.create()
     command = [str(PROGRAM), "--server", served.url, "jobs", "list", "--watch", "--interval", "20ms", "-o", form]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -190,7 +205,7 @@ def test_watching_on_a_terminal_redraws(served: Served) -> None:
     assert process.returncode == 130
 
 
-def test_whoever_waits_outlasts_a_server_that_restarts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_survives_a_restart_of_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
     monkeypatch.setattr("chronos.cli.ctl.watch.time.sleep", pauses.append)
     with serving() as served:
@@ -198,7 +213,7 @@ def test_whoever_waits_outlasts_a_server_that_restarts(monkeypatch: pytest.Monke
         run = served.ctl("jobs", "run", "slow").stdout.strip()
 
         class Leaving(ApiClient):
-            """Its server goes away after the first answer."""
+            """A client whose server goes away after the first reply."""
 
             def get(self, *path: str, **query: object) -> Any:
                 if len(pauses) >= 1:

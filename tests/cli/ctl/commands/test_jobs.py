@@ -1,4 +1,4 @@
-"""``chronosctl jobs`` against a real server: what it prints, what it changes, what it refuses."""
+"""``chronosctl jobs`` against a real server: output, changes and errors."""
 
 import json
 import tempfile
@@ -11,10 +11,10 @@ from chronos.service.serializers import job as shapes
 from tests.support.cli_server import Served
 
 
-def test_create_list_get(served: Served) -> None:
+def test_a_created_job_is_listed_and_shown(served: Served) -> None:
     created = served.ctl("jobs", "create", "hello", "--every", "1h", "--tag", "team=ops", "--", "echo", "hi")
     assert created.stdout == "hello\n"
-    assert "created, runs next at" in created.stderr
+    assert "created, next run" in created.stderr
     job = served.rest("/jobs/hello")
     assert job["tasks"][0]["command"]["argv"] == ["echo", "hi"]
     assert job["tags"] == {"team": "ops"}
@@ -41,15 +41,15 @@ def test_create_list_get(served: Served) -> None:
         (["--schedule", "manual"], "manual"),
     ],
 )
-def test_when(served: Served, options: list[str], schedule: str) -> None:
+def test_schedule_options(served: Served, options: list[str], schedule: str) -> None:
     served.ctl("jobs", "create", "job", *options, "--", "true")
     job = served.rest("/jobs/job")
-    said = job["schedule"]
-    assert said == schedule or schedule in said.values()
+    saved = job["schedule"]
+    assert saved == schedule or schedule in saved.values()
     assert job.get("timezone") == ("Europe/Paris" if "--timezone" in options else None)
 
 
-def test_what_changes_of_the_clocks_do_to_it_is_said(served: Served) -> None:
+def test_create_warns_about_clock_changes(served: Served) -> None:
     night = ["--cron", "30 2 * * *", "--timezone", "Europe/Paris"]
     for options in ([*night, "--dry-run"], night):
         created = served.ctl("jobs", "create", "night", *options, "--", "true")
@@ -58,7 +58,7 @@ def test_what_changes_of_the_clocks_do_to_it_is_said(served: Served) -> None:
     assert served.ctl("jobs", "create", "day", "--cron", "0 9 * * *", "--", "true").stderr.startswith("created")
 
 
-def test_what(served: Served) -> None:
+def test_target_options(served: Served) -> None:
     served.ctl(
         "jobs", "create", "hook", "--every", "1h", "--url", "http://example.com/", "--method", "PUT", "--json", "[1]"
     )
@@ -68,7 +68,7 @@ def test_what(served: Served) -> None:
     assert (call["tasks"][0]["python"], call["payload"]) == ({"name": "app.digest"}, {"a": 1})
 
 
-def test_more_about_it(served: Served) -> None:
+def test_other_options_of_create(served: Served) -> None:
     options = ["--retries", "2", "--task-timeout", "5m", "--overlap", "queue", "--description", "Says hi", "--disabled"]
     served.ctl("jobs", "create", "hello", "--every", "1h", *options, "--", "true")
     job = served.rest("/jobs/hello")
@@ -76,7 +76,7 @@ def test_more_about_it(served: Served) -> None:
     assert (job["description"], job["state"]) == ("Says hi", "disabled")
 
 
-def test_now_runs_once_and_wait_mirrors_it(served: Served) -> None:
+def test_create_now_runs_once_and_wait_returns_its_result(served: Served) -> None:
     done = served.ctl("jobs", "create", "ok", "--now", "--wait", "--", "echo", "hi")
     assert "✓ succeeded" in done.stdout
     failed = served.ctl("jobs", "create", "bad", "--now", "--wait", "--retries", "0", "--", "false", code=6)
@@ -87,17 +87,17 @@ def test_now_runs_once_and_wait_mirrors_it(served: Served) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--", "true"], "nothing says when it runs"),
-        (["--now", "--every", "1h", "--", "true"], "--every and --now are both given"),
-        (["--now"], "nothing says what it does"),
-        (["--now", "--url", "http://example.com", "--", "true"], "more than one thing says what it does"),
-        (["--now", "--json", "1", "--", "true"], "go with --url"),
+        (["--", "true"], "the job has no schedule"),
+        (["--now", "--every", "1h", "--", "true"], "--every and --now cannot be combined"),
+        (["--now"], "the job has no target"),
+        (["--now", "--url", "http://example.com", "--", "true"], "the job has several targets"),
+        (["--now", "--json", "1", "--", "true"], "need --url"),
         (["--every", "1h", "--wait", "--", "true"], "--wait needs --now"),
-        (["--now", "--payload", "{", "--", "true"], "it is not JSON"),
-        (["--now", "--wait", "--timeout", "soon", "--", "true"], "soon is no duration"),
+        (["--now", "--payload", "{", "--", "true"], "not valid JSON"),
+        (["--now", "--wait", "--timeout", "soon", "--", "true"], 'invalid duration "soon"; use 30s, 5m or 1h30m'),
     ],
 )
-def test_usage(shared: Served, arguments: list[str], message: str) -> None:
+def test_invalid_options_of_create_are_rejected(shared: Served, arguments: list[str], message: str) -> None:
     assert message in shared.ctl("jobs", "create", "job", *arguments, code=2).stderr
 
 
@@ -106,9 +106,9 @@ def test_a_bad_cron_expression_is_pointed_at(shared: Served) -> None:
     assert refused.stderr == '✗ cron field "hour" is 25, allowed 0–23\n    0 25 * * *\n      ^^\n'
 
 
-def test_several_faults_are_listed(shared: Served) -> None:
+def test_several_errors_are_listed(shared: Served) -> None:
     refused = shared.ctl("jobs", "create", "job", "--cron", "0 25 * * *", "--task-timeout", "x", "--", "true", code=1)
-    assert "it cannot be saved as it is written:" in refused.stderr
+    assert "the request is invalid:" in refused.stderr
     assert "task_timeout" in refused.stderr
 
 
@@ -118,9 +118,7 @@ def test_exit_codes(served: Served) -> None:
     served.ctl("jobs", "create", "hello", "--now", "--", "true", code=4)
     served.ctl("executions", "get", "ghost", code=3)
     away = served.ctl("--server", "http://127.0.0.1:9", "jobs", "list", code=5)
-    assert (
-        "http://127.0.0.1:9 cannot be reached: Connection refused\n  start a server with: chronos server" in away.stderr
-    )
+    assert "http://127.0.0.1:9 cannot be reached: Connection refused\n  start a server: chronos server" in away.stderr
     served.ctl("jobs", "list", "--server", "ftp://x", code=1)
     served.ctl("jobs", "list", "--server", "http://x:y", code=1)
 
@@ -152,7 +150,7 @@ def test_dry_runs_change_nothing(served: Served) -> None:
     assert before == (served.rest("/jobs"), served.rest("/executions"), served.rest("/dead-letters"))
 
 
-def test_switching(served: Served) -> None:
+def test_pause_resume_disable_enable(served: Served) -> None:
     served.create("hello", schedule="0 0 * * *")
     for verb, state in (("pause", "paused"), ("resume", "active"), ("disable", "disabled"), ("enable", "active")):
         assert served.ctl("jobs", verb, "hello").stdout == "hello\n"
@@ -160,10 +158,10 @@ def test_switching(served: Served) -> None:
     assert served.json("jobs", "pause", "hello", "--reason", "audit") == served.rest("/jobs/hello")
     assert "paused (audit)" in served.ctl("jobs", "get", "hello").stdout
     assert served.ctl("jobs", "list", "--state", "paused", "-o", "name").stdout == "hello\n"
-    assert "there are no jobs" in served.ctl("jobs", "list", "--state", "active").stderr
+    assert "no jobs" in served.ctl("jobs", "list", "--state", "active").stderr
 
 
-def test_running(served: Served) -> None:
+def test_run_starts_an_execution(served: Served) -> None:
     served.create("greet", "sh", "-c", 'echo "$CHRONOS_EXECUTION_ID"; exit 3')
     first = served.ctl("jobs", "run", "greet", "--key", "a").stdout
     assert served.ctl("jobs", "run", "greet", "--key", "a").stdout == first
@@ -175,10 +173,30 @@ def test_running(served: Served) -> None:
     assert "is still to come" in refused.stderr
 
 
-def test_waiting_has_an_end(served: Served) -> None:
+def test_wait_stops_after_its_timeout(served: Served) -> None:
     served.create("slow", "sleep", "600")
-    waited = served.ctl("jobs", "run", "slow", "--wait", "--timeout", "100ms", code=1)
-    assert "is not over after 0.1 s" in waited.stderr
+    stopped = served.ctl("jobs", "run", "slow", "--wait", "--timeout", "100ms", code=1)
+    assert "has not ended after 0.1 s" in stopped.stderr
+
+
+def test_forbid_means_skip(served: Served) -> None:
+    served.ctl("jobs", "create", "hello", "--every", "1h", "--overlap", "forbid", "--", "true")
+    assert served.rest("/jobs/hello")["overlap"] == "skip"
+
+
+def test_a_missing_job_points_to_the_list(served: Served) -> None:
+    assert "list the jobs: chronosctl jobs list" in served.ctl("jobs", "get", "ghost", code=3).stderr
+    served.create()
+    assert "chronosctl jobs list" not in served.ctl("jobs", "get", "helo", code=3).stderr
+    assert "chronosctl jobs versions hello" in served.ctl("jobs", "get", "hello", "--version", "9", code=3).stderr
+
+
+def test_a_payload_file_that_cannot_be_read_is_named(shared: Served, tmp_path: Path) -> None:
+    missing = shared.ctl("jobs", "run", "x", "--payload", "@none.json", code=2).stderr
+    assert "none.json cannot be read: No such file or directory" in missing
+    (tmp_path / "bad.json").write_text("{")
+    invalid = shared.ctl("jobs", "run", "x", "--payload", f"@{tmp_path}/bad.json", code=2).stderr
+    assert f"{tmp_path}/bad.json is not valid JSON: " in invalid
 
 
 def test_payloads_from_files(served: Served, tmp_path: Path) -> None:
@@ -191,13 +209,13 @@ def test_payloads_from_files(served: Served, tmp_path: Path) -> None:
     assert served.rest(f"/executions/{run}")["payload"] == [2]
 
 
-def test_next(served: Served) -> None:
+def test_next_prints_future_runs(served: Served) -> None:
     served.create("yearly", schedule="0 0 1 1 *")
     assert served.json("jobs", "next", "yearly", "--count", "3") == served.rest("/jobs/yearly/next?count=3")
     assert len(served.ctl("jobs", "next", "yearly", "--count", "3").stdout.splitlines()) == 3
     assert len(served.ctl("jobs", "next", "yearly", "--count", "3", "-o", "jsonl").stdout.splitlines()) == 3
     served.create("never")
-    assert "has no run to come" in served.ctl("jobs", "next", "never").stderr
+    assert "has no future runs" in served.ctl("jobs", "next", "never").stderr
 
 
 def test_versions_diff_and_rollback(served: Served) -> None:
@@ -217,33 +235,33 @@ def test_versions_diff_and_rollback(served: Served) -> None:
     assert "etl from v2 to v3" in shown
     assert "schedule: 0 0 * * * → 0 6 * * *" in shown
     assert "added runs until" in shown
-    assert "is v4 now, and says what v1 said" in served.ctl("jobs", "rollback", "etl", "1").stderr
+    assert "is now v4, with the definition of v1" in served.ctl("jobs", "rollback", "etl", "1").stderr
     assert served.rest("/jobs/etl")["tasks"][0]["command"]["argv"] == ["echo", "hi"]
     served.ctl("jobs", "rollback", "etl", "9", code=3)
 
 
 @pytest.fixture
-def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where what somebody wrote is kept when it could not be saved."""
+def drafts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of drafts that the server rejected."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     return tmp_path
 
 
-def test_editing(served: Served, kept: Path) -> None:
+def test_edit_keeps_a_rejected_draft(served: Served, drafts: Path) -> None:
     served.create("etl", schedule="0 0 * * *")
     assert "nothing changed" in served.ctl("jobs", "edit", "etl", env={"EDITOR": "true"}).stderr
     planned = served.ctl("jobs", "edit", "etl", "--dry-run", env={"EDITOR": "sed -i s/hi/ho/"})
     assert "would be changed: v2" in planned.stderr
     broken = served.ctl("jobs", "edit", "etl", env={"EDITOR": "sed -i 's/0 0/0 25/'"}, code=1)
     assert 'cron field "hour" is 25' in broken.stderr
-    [file] = kept.iterdir()
-    assert f"what you wrote is in {file}" in broken.stderr
+    [file] = drafts.iterdir()
+    assert f"your text is saved in {file}" in broken.stderr
     assert served.rest("/jobs/etl")["version"] == 1
 
 
-def test_somebody_else_was_faster(served: Served, kept: Path) -> None:
+def test_edit_does_not_overwrite_a_newer_version(served: Served, drafts: Path) -> None:
     served.create("etl", schedule="0 0 * * *")
-    editor = kept / "editor.sh"
+    editor = drafts / "editor.sh"
     body = '{"schedule": "0 3 * * *"}'
     editor.write_text(
         f"sed -i 's/0 0/0 6/' $1\n"
@@ -258,7 +276,7 @@ def test_somebody_else_was_faster(served: Served, kept: Path) -> None:
 
 def test_backfill(served: Served) -> None:
     served.create("daily", schedule="0 0 * * *")
-    asked = served.ctl(
+    requested = served.ctl(
         "jobs",
         "backfill",
         "daily",
@@ -269,12 +287,13 @@ def test_backfill(served: Served) -> None:
         "--reason",
         "lost",
     )
-    assert len(asked.stdout.splitlines()) == 3
-    assert "3 runs asked for" in asked.stderr
-    served.ctl("jobs", "backfill", "daily", "--from", "yesterday", "--to", "today", code=1)
+    assert len(requested.stdout.splitlines()) == 3
+    assert "3 runs requested" in requested.stderr
+    invalid = served.ctl("jobs", "backfill", "daily", "--from", "yesterday", "--to", "today", code=1)
+    assert "the request is invalid:\n  from: " in invalid.stderr
 
 
-def test_a_backfill_goes_on_as_the_queue_empties(served: Served) -> None:
+def test_a_backfill_waits_for_room_in_the_queue(served: Served) -> None:
     job = {"name": "small", "schedule": "0 * * * *", "queue_max": 1, "command": {"argv": ["true"]}}
     served.ctl("jobs", "apply", "-f", "-", input=json.dumps(job))
     range_ = ("--from", "2026-01-01T00:00:00Z", "--to", "2026-01-01T05:00:00Z")
@@ -301,16 +320,16 @@ def test_namespaces(served: Served) -> None:
     served.ctl("-n", "billing", "jobs", "run", "invoice", "--wait")
 
 
-def test_more_than_a_page(served: Served) -> None:
+def test_lists_have_limits(served: Served) -> None:
     for number in range(5):
         served.create(f"job-{number}")
     cut = served.ctl("jobs", "list", "--limit", "2")
     assert len(cut.stdout.splitlines()) == 3
-    assert "the first 2 are shown" in cut.stderr
+    assert "showing the first 2" in cut.stderr
     assert len(served.json("jobs", "list", "--all")["items"]) == 5
     assert served.json("jobs", "list", "--limit", "2") == served.rest("/jobs?limit=2")
     assert served.ctl("jobs", "list", "-q", "b-3", "-o", "name").stdout == "job-3\n"
 
 
-def test_what_is_left_out_of_an_edited_job_is_what_the_server_adds() -> None:
+def test_edit_leaves_out_the_fields_that_the_server_adds() -> None:
     assert {*READ_ONLY_FIELDS, "diff"} == shapes._READ_ONLY_FIELDS

@@ -1,4 +1,4 @@
-"""Signing in to a server and out again: what is checked, what is kept, and what is not."""
+"""Login and logout: what is checked, and what is stored."""
 
 import json
 import stat
@@ -19,16 +19,16 @@ HERE = {"CHRONOS_SERVER": ""}
 
 @pytest.fixture
 def known() -> Iterator[Served]:
-    """A server that knows its users."""
+    """A server with users."""
     with serving(users=USERS, works=False) as served:
         yield served
 
 
-def place(served: Served) -> str:
+def address(served: Served) -> str:
     return served.url.removeprefix("http://")
 
 
-def kept() -> Any:
+def stored() -> Any:
     return json.loads(contexts_file().read_text())
 
 
@@ -37,68 +37,68 @@ def tokens(served: Served) -> list[str]:
     return served.ctl("tokens", "list", "-o", "name", env=ana).stdout.split()
 
 
-def test_who_may_make_tokens_keeps_one_instead_of_the_password(known: Served) -> None:
-    said = known.ctl("login", known.url, "--user", "ana", "--name", "work", input="secret\n", env=HERE)
-    assert said.stdout == "work\n"
-    assert "the password is not kept: the token login-ana-" in said.stderr
+def test_login_stores_a_token_instead_of_the_password(known: Served) -> None:
+    result = known.ctl("login", known.url, "--user", "ana", "--name", "work", input="secret\n", env=HERE)
+    assert result.stdout == "work\n"
+    assert "stored the token login-ana-" in result.stderr
     assert stat.S_IMODE(contexts_file().stat().st_mode) == 0o600
     assert "secret" not in contexts_file().read_text()
-    entry = kept()["contexts"]["work"]
-    assert (kept()["current"], entry["url"]) == ("work", known.url)
+    entry = stored()["contexts"]["work"]
+    assert (stored()["current"], entry["url"]) == ("work", known.url)
     assert tokens(known) == [entry["login"]]
-    assert known.ctl("jobs", "list", env=HERE).stderr.startswith("there are no jobs")
+    assert known.ctl("jobs", "list", env=HERE).stderr.startswith("no jobs")
     known.ctl("login", known.url, "--user", "ana", "--name", "work", input="secret\n", env=HERE)
-    assert tokens(known) == [kept()["contexts"]["work"]["login"]] != [entry["login"]]
+    assert tokens(known) == [stored()["contexts"]["work"]["login"]] != [entry["login"]]
     out = known.ctl("logout", env=HERE)
-    assert (out.stdout, out.stderr) == ("work\n", "forgotten, and its token is out of force\n")
-    assert (tokens(known), kept()) == ([], {"current": None, "contexts": {}})
+    assert (out.stdout, out.stderr) == ("work\n", "deleted, together with its token\n")
+    assert (tokens(known), stored()) == ([], {"current": None, "contexts": {}})
 
 
-def test_who_may_not_keeps_the_password_and_is_told_so(known: Served) -> None:
-    said = known.ctl("login", known.url, "--user", "eve@x", "-n", "billing", input="secret\n", env=HERE)
-    assert said.stdout == f"{place(known)}\n"
-    assert "! eve@x may not make tokens, so the password is kept" in said.stderr
-    assert "secret" not in said.output
+def test_login_without_permission_for_tokens_stores_the_password(known: Served) -> None:
+    result = known.ctl("login", known.url, "--user", "eve@x", "-n", "billing", input="secret\n", env=HERE)
+    assert result.stdout == f"{address(known)}\n"
+    assert "! eve@x may not create tokens, so the password is stored" in result.stderr
+    assert "secret" not in result.output
     assert stat.S_IMODE(contexts_file().stat().st_mode) == 0o600
-    assert kept()["contexts"][place(known)]["url"] == known.url.replace("//", "//eve%40x:secret@")
+    assert stored()["contexts"][address(known)]["url"] == known.url.replace("//", "//eve%40x:secret@")
     known.ctl("jobs", "list", env=HERE)
-    assert known.ctl("logout", place(known), env=HERE).stderr == "forgotten\n"
+    assert known.ctl("logout", address(known), env=HERE).stderr == "deleted\n"
 
 
-def test_tokens(known: Served) -> None:
+def test_login_with_a_token(known: Served) -> None:
     ana = {"CHRONOS_SERVER": known.url.replace("//", "//ana:secret@")}
     token = known.ctl("tokens", "create", "ci", env=ana).stdout.strip()
     known.ctl("-n", "billing", "login", known.url, "--token", "-", "--name", "ci", input=f"{token}\n", env=HERE)
-    assert kept()["contexts"] == {"ci": {"url": known.url, "token": token, "namespace": "billing"}}
+    assert stored()["contexts"] == {"ci": {"url": known.url, "token": token, "namespace": "billing"}}
     known.ctl("jobs", "list", env=HERE)
     known.ctl("logout", env=HERE)
     assert tokens(known) == ["ci"]
 
 
-def test_credentials_of_the_address(known: Served) -> None:
+def test_login_with_credentials_in_the_url(known: Served) -> None:
     known.ctl("login", known.url.replace("//", "//ana:secret@") + "/", "--name", "a", env=HERE)
-    assert kept()["contexts"]["a"]["url"] == known.url
+    assert stored()["contexts"]["a"]["url"] == known.url
 
 
-def test_an_open_server(served: Served) -> None:
-    said = served.ctl("login", served.url, "--user", "ana", env={"CHRONOS_SERVER": "http://127.0.0.1:9"})
-    assert "nobody is asked who they are there" in said.stderr
-    assert "! CHRONOS_SERVER is set, and comes before it" in said.stderr
-    assert kept()["contexts"] == {place(served): {"url": served.url}}
+def test_login_to_a_server_without_auth(served: Served) -> None:
+    result = served.ctl("login", served.url, "--user", "ana", env={"CHRONOS_SERVER": "http://127.0.0.1:9"})
+    assert "the server needs no login" in result.stderr
+    assert "! CHRONOS_SERVER is set and takes precedence" in result.stderr
+    assert stored()["contexts"] == {address(served): {"url": served.url}}
     served.ctl("status", env=HERE)
 
 
-def test_refusals(known: Served) -> None:
-    for arguments, given, code, message in (
-        (["--user", "ana"], "wrong\n", 1, "✗ the name or the password is wrong\n"),
-        (["--token", "wrong"], None, 1, "✗ the token is not known here, or has expired\n"),
-        (["--user", "ana"], "", 1, "there is no password"),
-        ([], None, 1, "say --user NAME or --token TOKEN"),
-        (["--user", "ana", "--token", "x"], None, 2, "both given"),
+def test_failed_logins_store_nothing(known: Served) -> None:
+    for arguments, typed, code, message in (
+        (["--user", "ana"], "wrong\n", 1, "✗ incorrect username or password\n"),
+        (["--token", "wrong"], None, 1, "✗ unknown or expired token; "),
+        (["--user", "ana"], "", 1, "no password was given"),
+        ([], None, 1, "give --user NAME or --token TOKEN"),
+        (["--user", "ana", "--token", "x"], None, 2, "cannot be combined"),
     ):
-        refused = known.ctl("login", known.url, *arguments, input=given, env=HERE, code=code)
+        refused = known.ctl("login", known.url, *arguments, input=typed, env=HERE, code=code)
         assert message in refused.stderr
-    assert "answers, and not as Chronos does" in known.ctl("login", known.url + "/x", env=HERE, code=1).stderr
+    assert "does not answer like a Chronos server" in known.ctl("login", known.url + "/x", env=HERE, code=1).stderr
     assert "cannot be reached" in known.ctl("login", "http://127.0.0.1:9", "--user", "a", env=HERE, code=5).stderr
     known.ctl("login", "ftp://x", env=HERE, code=1)
     assert "no context is in use" in known.ctl("logout", env=HERE, code=1).stderr
@@ -106,9 +106,9 @@ def test_refusals(known: Served) -> None:
     assert not contexts_file().exists()
 
 
-def test_signing_out_of_a_server_that_forgot_the_token(known: Served) -> None:
+def test_logout_with_a_deleted_token(known: Served) -> None:
     known.ctl("login", known.url, "--user", "ana", "--name", "a", input="secret\n", env=HERE)
     ana = {"CHRONOS_SERVER": known.url.replace("//", "//ana:secret@")}
-    known.ctl("tokens", "delete", kept()["contexts"]["a"]["login"], "--yes", env=ana)
+    known.ctl("tokens", "delete", stored()["contexts"]["a"]["login"], "--yes", env=ana)
     known.ctl("logout", env=HERE)
-    assert kept()["contexts"] == {}
+    assert stored()["contexts"] == {}

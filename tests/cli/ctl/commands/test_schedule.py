@@ -1,4 +1,4 @@
-"""``chronosctl schedule next`` and ``schedule explain``: what they print, and what they refuse."""
+"""``chronosctl schedule next`` and ``schedule explain``: their output and their errors."""
 
 import json
 from datetime import UTC, datetime
@@ -20,18 +20,18 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(chronosctl, ["schedule", *arguments])
 
 
-def answer(*arguments: str) -> Any:
+def json_output(*arguments: str) -> Any:
     result = run(*arguments, "-o", "json")
     assert (result.exit_code, result.stderr) == (0, "")
     return json.loads(result.stdout)
 
 
 def next_runs(expression: str, *arguments: str, after: str = NEW_YEAR) -> list[str]:
-    found: list[str] = answer("next", expression, "--after", after, *arguments)
+    found: list[str] = json_output("next", expression, "--after", after, *arguments)
     return found
 
 
-def test_choices_are_those_of_the_engine() -> None:
+def test_choices_equal_those_of_the_core() -> None:
     assert module.DIALECTS == parser.DIALECTS
     assert module.DST_POLICIES == parser.DST_POLICIES
 
@@ -72,7 +72,7 @@ def test_next(arguments: list[str], expected: list[str]) -> None:
     assert next_runs(*arguments) == expected
 
 
-def test_next_is_what_the_library_says() -> None:
+def test_next_equals_the_library() -> None:
     schedule = parse_schedule("*/7 3-5 L * *", timezone="America/New_York", dst="literal")
     options = ["--timezone", "America/New_York", "--dst", "literal", "--count", "100"]
     end = datetime(2030, 1, 1, tzinfo=UTC)
@@ -95,18 +95,18 @@ def test_after_without_an_offset_is_a_time_in_the_zone() -> None:
     assert next_runs("0 9 * * *", *options, after="2027-01-01") == ["2027-01-01T08:00:00Z"]
 
 
-def test_after_is_now_unless_given() -> None:
+def test_the_default_of_after_is_now() -> None:
     before = datetime.now(UTC)
-    (found,) = answer("next", "* * * * * *", "--count", "1")
+    (found,) = json_output("next", "* * * * * *", "--count", "1")
     assert 0 < (datetime.fromisoformat(found) - before).total_seconds() < 60
 
 
-def test_ten_runs_unless_told() -> None:
+def test_the_default_is_ten_runs() -> None:
     assert len(next_runs("* * * * *")) == 10
     assert len(next_runs("* * * * * *", "--count", "10000")) == 10_000
 
 
-def test_the_key_decides_what_h_stands_for() -> None:
+def test_the_key_decides_the_value_of_h() -> None:
     by_key = {key: next_runs("H H * * *", "--key", key, "--count", "1")[0] for key in ("a", "b", "ключ")}
     assert len(set(by_key.values())) == 3
     expected = parse_schedule("H H * * *", key="ключ").next_after(datetime(2027, 1, 1, tzinfo=UTC))
@@ -132,7 +132,7 @@ def test_a_table_shows_seconds_only_when_there_are_any() -> None:
     assert "Fri 2027-01-01 09:00:00.000500 +09:00  2027-01-01T00:00:00.000500Z\n" in run(*asked).stdout
 
 
-def test_no_run_is_an_empty_answer_and_a_message() -> None:
+def test_no_run_prints_an_empty_list_and_a_message() -> None:
     result = run("next", "2020-01-01T00:00:00Z", "--after", NEW_YEAR)
     assert (result.exit_code, result.stdout) == (0, "")
     assert result.stderr == "no run after 2027-01-01T00:00:00Z\n"
@@ -151,7 +151,7 @@ def test_the_edges_of_the_calendar(after: str, zone: str) -> None:
 
 def test_explain_as_json() -> None:
     asked = ["explain", "30 2 * * *", "--timezone", "Europe/Paris", "--after", "2027-03-26T00:00:00Z"]
-    explained = answer(*asked, "--count", "3")
+    explained = json_output(*asked, "--count", "3")
     assert explained == {
         "expression": "30 2 * * *",
         "words": parse_schedule("30 2 * * *", timezone="Europe/Paris").describe(),
@@ -196,17 +196,17 @@ def test_explain_as_text() -> None:
         "! 02:30 Europe/Paris happens twice on 2027-10-31; it will run once, the first time, at 02:30 +02:00",
     ]
     calm = run("explain", "0 9 * * *", *asked).stdout
-    assert calm.endswith("\n\nNo change of the clocks affects it in the 12 months from 2027-03-26.\n")
+    assert calm.endswith("\n\nNo clock change affects it in the 12 months from 2027-03-26.\n")
 
 
-def test_explain_words_are_those_of_the_schedule_as_written() -> None:
+def test_explain_describes_the_schedule_as_written() -> None:
     asked = ["explain", "@every 2h", "--after", NEW_YEAR]
-    assert answer(*asked)["words"] == parse_schedule("@every 2h").describe()
+    assert json_output(*asked)["words"] == parse_schedule("@every 2h").describe()
 
 
 def test_explain_looks_twelve_months_ahead() -> None:
     def oddities(after: str) -> list[str]:
-        found = answer("explain", "30 2 * * *", "--timezone", "Europe/Paris", "--after", after)["oddities"]
+        found = json_output("explain", "30 2 * * *", "--timezone", "Europe/Paris", "--after", after)["oddities"]
         return [oddity["wall"][:10] for oddity in found]
 
     assert oddities("2027-03-28T01:00:00Z") == ["2027-10-31", "2028-03-26"]
@@ -229,10 +229,10 @@ def test_explain_looks_twelve_months_ahead() -> None:
         ("tomorrow at noon", None),
     ],
 )
-def test_explain_shows_what_a_text_stands_for(expression: str, understood: str | None) -> None:
+def test_explain_shows_how_words_are_understood(expression: str, understood: str | None) -> None:
     _, second, *_ = run("explain", expression, "--after", NEW_YEAR).stdout.splitlines()
     assert second == (f"understood as {understood}" if understood else "")
-    assert answer("explain", expression, "--after", NEW_YEAR)["understood_as"] == understood
+    assert json_output("explain", expression, "--after", NEW_YEAR)["understood_as"] == understood
     assert run("explain", expression, "-o", "name").stdout == f"{understood or expression}\n"
 
 
@@ -244,7 +244,7 @@ def test_formats() -> None:
     header, first, second = run("next", *asked, "-o", "wide").stdout.splitlines()
     assert header.split() == ["Europe/Paris", "UTC", "APART"]
     assert (first.split()[-1], second.split()[-1]) == ("–", "23h")
-    assert yaml.safe_load(run("explain", *asked, "-o", "yaml").stdout) == answer("explain", *asked)
+    assert yaml.safe_load(run("explain", *asked, "-o", "yaml").stdout) == json_output("explain", *asked)
     assert header in run("explain", *asked, "-o", "wide").stdout
     never = run("next", "2020-06-01T12:00:00Z", "--after", NEW_YEAR, "-o", "name")
     assert (never.exit_code, never.stdout, never.stderr) == (0, "", "no run after 2027-01-01T00:00:00Z\n")
@@ -256,7 +256,7 @@ BAD = [
     (["0 9 * * *", "--timezone", "../../passwd"], 1, "unknown time zone '../../passwd'"),
     (["0 9 * * *", "--timezone", "\0"], 1, "unknown time zone"),
     (["CRON_TZ=Nowhere 0 9 * * *"], 1, "unknown time zone 'Nowhere'"),
-    (["0 9 * * *", "--after", "tomorrow"], 1, '✗ after is "tomorrow", which is no date and time'),
+    (["0 9 * * *", "--after", "tomorrow"], 1, '✗ after is "tomorrow", which is not an instant'),
     (["0 9 * * *", "--after", "2027-02-29"], 1, '✗ after is "2027-02-29"'),
     (["0 9 * * *", "--after", "0001-01-01T00:00:00+14:00"], 1, "✗ after is"),
     (["0 9 * * *", "--after", "1e9"], 1, "✗ after is"),
@@ -273,10 +273,10 @@ BAD = [
     (["0 9 * * *", "--count", "10001"], 2, "✗ Invalid value for '--count'"),
     (["0 9 * * *", "--count", "ten"], 2, "✗ Invalid value for '--count'"),
     (["0 9 * * *", "-o", "xml"], 2, "✗ Invalid value for '-o'"),
-    (["H 9 * * *", "--key", "\udcff"], 2, "✗ Invalid value for '--key': it is not valid UTF-8"),
-    (["\udcff"], 2, "✗ Invalid value for 'EXPR': it is not valid UTF-8"),
+    (["H 9 * * *", "--key", "\udcff"], 2, "✗ Invalid value for '--key': not valid UTF-8"),
+    (["\udcff"], 2, "✗ Invalid value for 'EXPR': not valid UTF-8"),
     (["0 9 * * *", "--colour"], 2, "✗ No such option"),
-    (["0", "9", "*", "*", "*"], 2, '✗ EXPR has to be one argument; put it in quotes:\n  chronosctl schedule'),
+    (["0", "9", "*", "*", "*"], 2, '✗ EXPR must be one argument; put it in quotes:\n  chronosctl schedule'),
     ([], 2, "✗ Missing argument 'EXPR'"),
     ([""], 1, "✗ "),
     (["   "], 1, "✗ "),
@@ -296,7 +296,7 @@ BAD = [
 
 @pytest.mark.parametrize("command", ["next", "explain"])
 @pytest.mark.parametrize(("arguments", "code", "message"), BAD)
-def test_refused(command: str, arguments: list[str], code: int, message: str) -> None:
+def test_invalid_arguments_are_rejected(command: str, arguments: list[str], code: int, message: str) -> None:
     result = run(command, *arguments)
     assert (result.exit_code, result.stdout) == (code, "")
     assert message in result.stderr

@@ -1,4 +1,4 @@
-"""Weeks of history on PostgreSQL: made ahead, dropped when nobody keeps them, and never in the way."""
+"""Weekly partitions on PostgreSQL: created ahead, dropped after retention, and never blocking."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -23,18 +23,18 @@ MONDAY = int(datetime(2027, 3, 1, tzinfo=UTC).timestamp()) * SECOND
 
 
 async def weeks(url: str) -> list[str]:
-    """The partitions of history by their dates."""
+    """Return the partitions of history, by their dates."""
     return [row[0].removeprefix("history_") for row in await on_server(url, PARTITIONS)]
 
 
 async def count(url: str, table: str) -> int:
-    """How many rows a table has."""
+    """Return the number of rows of a table."""
     [(rows,)] = await on_server(url, f"select count(*) from chronos.{table}")
     return int(rows)
 
 
 async def run_at(w: StoreFixture, at_us: int, **options: int) -> bytes:
-    """One execution of a job at an instant, ended, with a recorded attempt."""
+    """Run one execution of a job at an instant to its end, with a recorded attempt."""
     w.now = at_us
     await w.save("job", overlap=Overlap.ALLOW, next_us=at_us, description=str(at_us), **options)
     run = await w.admit_one("job")
@@ -49,7 +49,7 @@ def test_weeks_begin_on_monday() -> None:
     assert to_week_start_us(MONDAY + WEEK_US - 1) == MONDAY
 
 
-def test_a_new_store_has_room_from_now_on(postgres_url: str) -> None:
+def test_a_new_store_has_partitions_from_the_current_week_on(postgres_url: str) -> None:
     async def check() -> None:
         async with opened(postgres_url) as store:
             now_us = await store.clock_us()
@@ -65,7 +65,7 @@ def test_a_new_store_has_room_from_now_on(postgres_url: str) -> None:
     asyncio.run(check())
 
 
-def test_weeks_are_made_ahead_and_dropped_when_nobody_keeps_them(postgres_url: str) -> None:
+def test_weeks_are_created_ahead_and_dropped_after_retention(postgres_url: str) -> None:
     async def check() -> None:
         async with opened(postgres_url) as store:
             w = StoreFixture(store)
@@ -94,7 +94,7 @@ def test_weeks_are_made_ahead_and_dropped_when_nobody_keeps_them(postgres_url: s
     asyncio.run(check())
 
 
-def test_the_longest_retention_counts_even_from_another_node(postgres_url: str) -> None:
+def test_the_longest_retention_of_any_node_counts(postgres_url: str) -> None:
     async def check() -> None:
         async with opened(postgres_url) as one, opened(postgres_url) as other:
             await one.maintain(MONDAY)
@@ -109,7 +109,7 @@ def test_the_longest_retention_counts_even_from_another_node(postgres_url: str) 
     asyncio.run(check())
 
 
-def test_what_belongs_to_an_open_execution_stays(postgres_url: str) -> None:
+def test_the_week_of_an_open_execution_is_kept(postgres_url: str) -> None:
     async def check() -> None:
         async with opened(postgres_url) as store:
             w = StoreFixture(store)
@@ -125,7 +125,7 @@ def test_what_belongs_to_an_open_execution_stays(postgres_url: str) -> None:
     asyncio.run(check())
 
 
-def test_strays_move_to_their_week_when_it_is_made(postgres_url: str) -> None:
+def test_default_rows_move_to_their_week_when_it_is_created(postgres_url: str) -> None:
     async def check() -> None:
         async with opened(postgres_url) as store:
             run = await run_at(StoreFixture(store), MONDAY + SECOND)
@@ -142,7 +142,7 @@ def test_strays_move_to_their_week_when_it_is_made(postgres_url: str) -> None:
     asyncio.run(check())
 
 
-def test_too_many_strays_stay_until_they_are_too_old(postgres_url: str) -> None:
+def test_too_many_default_rows_stay_until_they_expire(postgres_url: str) -> None:
     many = f"""
         insert into chronos.history (id, job, version, cause, scheduled_us, status, code, token, attempt, admitted_us,
             finished_us)
@@ -184,7 +184,7 @@ def test_a_table_in_use_is_left_for_later(postgres_url: str) -> None:
     asyncio.run(check())
 
 
-def test_what_a_crash_left_half_dropped_goes_and_what_a_person_detached_stays(postgres_url: str) -> None:
+def test_half_dropped_partitions_are_dropped_and_detached_ones_are_kept(postgres_url: str) -> None:
     async def check() -> None:
         async with opened(postgres_url) as store:
             await store.maintain(MONDAY)
@@ -207,7 +207,7 @@ def test_what_a_crash_left_half_dropped_goes_and_what_a_person_detached_stays(po
 
 
 async def recovered(w: StoreFixture, at_us: int, now_us: int, **options: int) -> bytes:
-    """An execution of an instant that is long over when it is run, with a recorded attempt."""
+    """Run an execution long after its instant, with a recorded attempt."""
     w.now = now_us
     saved = await w.save("late", overlap=Overlap.ALLOW, next_us=at_us, description=str(at_us), **options)
     run = RunRow(scheduled_execution_id(saved.id, at_us), Cause.RECOVERY, at_us, at_us)
@@ -228,8 +228,8 @@ async def recovered(w: StoreFixture, at_us: int, now_us: int, **options: int) ->
 
 
 @pytest.mark.parametrize("week", [True, False])
-def test_what_ended_lately_is_kept_however_long_ago_its_instant_is(postgres_url: str, week: bool) -> None:
-    """Whether its week is there, or it went to the default partition."""
+def test_executions_that_ended_recently_are_kept_however_old_their_instant(postgres_url: str, week: bool) -> None:
+    """In the partition of its week, and in the default partition."""
 
     async def check() -> None:
         async with opened(postgres_url) as store:

@@ -1,4 +1,4 @@
-"""Which connection a command goes to, and how rows of many jobs are split."""
+"""Routing: the connection of each command, and the split of rows of many jobs."""
 
 from dataclasses import replace
 from typing import Any
@@ -41,7 +41,7 @@ def admit(*jobs: bytes, careful: bool = False) -> Admit:
     return Admit(rows=rows, node=1, now_us=0, request=bytes(16))
 
 
-def test_everything_about_a_job_goes_the_same_way() -> None:
+def test_commands_about_one_job_use_the_same_connection() -> None:
     for job in JOBS:
         commands: list[Command[Any]] = [
             settle(job),
@@ -56,7 +56,7 @@ def test_everything_about_a_job_goes_the_same_way() -> None:
         assert CONTROL_CONNECTION not in lanes
 
 
-def test_what_is_about_no_single_job_goes_through_control() -> None:
+def test_commands_about_no_single_job_use_the_control_connection() -> None:
     for command in (
         Beat(node=1, beat=1, now_us=0),
         Claim(lanes=(1,), limit=1, node=1, now_us=0, request=bytes(16)),
@@ -67,7 +67,7 @@ def test_what_is_about_no_single_job_goes_through_control() -> None:
         assert route(command, 3) == [(CONTROL_CONNECTION, command)]
 
 
-def test_rows_of_many_jobs_are_split_by_lane_and_joined_again() -> None:
+def test_rows_of_many_jobs_are_split_by_connection_and_joined_again() -> None:
     parts = route(admit(*JOBS), 2)
     assert len(parts) == 2
     rows = [row.job for _, part in parts if isinstance(part, Admit) for row in part.rows]
@@ -83,13 +83,13 @@ def test_rows_of_many_jobs_are_split_by_lane_and_joined_again() -> None:
 
 
 @pytest.mark.parametrize("take", [0, 1, 4, 100])
-def test_a_split_settlement_takes_over_no_more_than_the_whole_may(take: int) -> None:
+def test_a_split_settlement_takes_no_more_successors_than_allowed(take: int) -> None:
     parts = [part for _, part in route(settle(*JOBS, take=take), 3)]
     shares = [part.take for part in parts if isinstance(part, Settle)]
     assert sum(shares) == min(take, len(JOBS))
 
 
-def test_gates_are_named_by_whoever_waits_for_them() -> None:
+def test_commands_list_the_gates_they_wait_for() -> None:
     assert list_awaited_gates(settle(*JOBS)) == JOBS
     assert list_awaited_gates(admit(*JOBS)) == []
     assert list_awaited_gates(admit(*JOBS, careful=True)) == JOBS

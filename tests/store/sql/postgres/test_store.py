@@ -1,4 +1,4 @@
-"""The PostgreSQL driver: opening, bad news, migration, hints, search, errors among neighbours."""
+"""PostgresStore: opening, errors, migration, hints, search, errors within a batch."""
 
 import asyncio
 
@@ -31,7 +31,7 @@ PLACE = ConnectionPlace("db.example:5432", "jobs", "ana")
 
 
 def refusal(url: str, **options: bool) -> ChronosError:
-    """The error with which a store refuses to open."""
+    """Return the error of a store that fails to open."""
 
     async def open_it() -> None:
         async with opened(url, reconnect_limit_s=0.1, **options):
@@ -73,7 +73,7 @@ def test_a_missing_database_says_how_to_create_it(postgres_server: str) -> None:
     assert 'database "nowhere" does not exist; create it (createdb "nowhere")' in str(error)
 
 
-def test_no_connection_left(postgres_url: str) -> None:
+def test_a_server_without_free_connections_says_what_to_do(postgres_url: str) -> None:
     name = ConnectionPlace.of(postgres_url).database
     asyncio.run(on_server(postgres_url, f'alter database "{name}" connection limit 0', f"create role {name} login"))
     try:
@@ -84,7 +84,7 @@ def test_no_connection_left(postgres_url: str) -> None:
     assert "no connections left" in str(error)
 
 
-def test_a_wrong_password(own_server: Server) -> None:
+def test_a_wrong_password_names_the_user(own_server: Server) -> None:
     asyncio.run(on_server(own_server.url, "create role ana login password 'right'"))
     own_server.ask_for_passwords()
     error = refusal(as_user(own_server.url, "ana", SECRET))
@@ -92,7 +92,7 @@ def test_a_wrong_password(own_server: Server) -> None:
     assert 'rejects the user "ana"' in str(error)
 
 
-def test_a_user_who_may_not_create_the_schema(postgres_url: str) -> None:
+def test_a_user_without_permission_to_create_the_schema_is_named(postgres_url: str) -> None:
     name = ConnectionPlace.of(postgres_url).database
     asyncio.run(on_server(postgres_url, f"create role {name} login"))
     try:
@@ -104,14 +104,14 @@ def test_a_user_who_may_not_create_the_schema(postgres_url: str) -> None:
 
 
 @pytest.mark.parametrize("setting", ["fsync", "synchronous_commit", "full_page_writes"])
-def test_a_server_that_may_lose_data_is_refused_unless_told(setting: str) -> None:
+def test_a_server_that_may_lose_data_is_rejected_unless_allowed(setting: str) -> None:
     check_server_facts(14, SOUND, PLACE, allow_unsafe=False)
     with pytest.raises(StoreBroken, match=f"{setting} = off.*turn it on"):
         check_server_facts(14, SOUND | {setting: "off"}, PLACE, allow_unsafe=False)
     check_server_facts(14, SOUND | {setting: "off"}, PLACE, allow_unsafe=True)
 
 
-def test_old_servers_standbys_and_other_encodings_are_refused() -> None:
+def test_old_servers_standbys_and_other_encodings_are_rejected() -> None:
     with pytest.raises(StoreBroken, match="is version 13, which is too old; upgrade to PostgreSQL 14"):
         check_server_facts(13, SOUND, PLACE, allow_unsafe=True)
     with pytest.raises(StoreUnavailable, match="standby"):
@@ -120,7 +120,7 @@ def test_old_servers_standbys_and_other_encodings_are_refused() -> None:
         check_server_facts(18, SOUND | {"encoding": "LATIN1"}, PLACE, allow_unsafe=True)
 
 
-def test_settings_of_the_database_count(postgres_url: str) -> None:
+def test_durability_settings_of_the_database_count(postgres_url: str) -> None:
     name = ConnectionPlace.of(postgres_url).database
     asyncio.run(on_server(postgres_url, f'alter database "{name}" set synchronous_commit = off'))
     assert isinstance(refusal(postgres_url), StoreBroken)
@@ -132,13 +132,13 @@ def test_settings_of_the_database_count(postgres_url: str) -> None:
     asyncio.run(unsafe())
 
 
-def test_a_read_only_database(postgres_url: str) -> None:
+def test_a_read_only_database_is_rejected(postgres_url: str) -> None:
     name = ConnectionPlace.of(postgres_url).database
     asyncio.run(on_server(postgres_url, f'alter database "{name}" set default_transaction_read_only = on'))
     assert "is read-only" in str(refusal(postgres_url))
 
 
-def test_a_foreign_schema_is_left_alone(postgres_url: str) -> None:
+def test_a_schema_of_another_program_is_not_touched(postgres_url: str) -> None:
     asyncio.run(on_server(postgres_url, "create schema chronos", "create table chronos.theirs (id int)"))
     error = refusal(postgres_url)
     assert isinstance(error, StoreBroken)
@@ -166,10 +166,10 @@ def test_three_servers_migrate_once(postgres_url: str) -> None:
             assert await stores[1].verify() == []
         finally:
             await asyncio.gather(*(store.close() for store in stores))
-        found = await on_server(
+        rows = await on_server(
             postgres_url, "select name, value from chronos.meta where name like 'schema%' order by 1"
         )
-        assert [tuple(row) for row in found] == [
+        assert [tuple(row) for row in rows] == [
             ("schema", str(migrations.VERSION)),
             ("schema_minimum", str(migrations.MIGRATIONS[-1].minimum)),
         ]
@@ -177,7 +177,7 @@ def test_three_servers_migrate_once(postgres_url: str) -> None:
     asyncio.run(check())
 
 
-def test_a_newer_schema_is_refused_when_it_cannot_be_worked_with(postgres_url: str) -> None:
+def test_a_newer_schema_is_rejected_when_it_is_incompatible(postgres_url: str) -> None:
     async def prepare(minimum: int) -> None:
         async with opened(postgres_url):
             pass
@@ -213,7 +213,7 @@ def test_a_hint_goes_to_the_other_store(postgres_url: str) -> None:
             await w.save("job")
             await asyncio.wait_for(hinted.wait(), 60)
             assert hints == [Hint.JOBS]
-            # The listening connection is cut; once it is back, hints are, too.
+            # The listening connection is cut. Hints arrive again after it reconnects.
             hinted.clear()
             await on_server(
                 postgres_url,
@@ -247,7 +247,7 @@ def test_search_works_with_and_without_an_index(postgres_url: str, trigrams: boo
     asyncio.run(check())
 
 
-def test_one_bad_command_does_not_fail_its_neighbours(postgres_url: str) -> None:
+def test_a_failed_command_does_not_affect_its_batch(postgres_url: str) -> None:
     async def check() -> None:
         async with opened(postgres_url, work_connections=1) as store:
             w = StoreFixture(store)
@@ -264,7 +264,7 @@ def test_one_bad_command_does_not_fail_its_neighbours(postgres_url: str) -> None
     asyncio.run(check())
 
 
-def test_what_the_database_refuses_is_the_commands_own_error(postgres_url: str) -> None:
+def test_a_value_that_the_database_rejects_is_an_error_of_its_command(postgres_url: str) -> None:
     async def check() -> None:
         async with opened(postgres_url) as store:
             w = StoreFixture(store)
@@ -278,7 +278,7 @@ def test_what_the_database_refuses_is_the_commands_own_error(postgres_url: str) 
     asyncio.run(check())
 
 
-def test_stores_that_change_the_same_things_take_turns(postgres_url: str) -> None:
+def test_stores_that_change_the_same_rows_do_not_deadlock(postgres_url: str) -> None:
     async def check() -> None:
         async with opened(postgres_url) as one, opened(postgres_url) as other:
             worlds = [StoreFixture(one), StoreFixture(other)]
@@ -293,7 +293,7 @@ def test_stores_that_change_the_same_things_take_turns(postgres_url: str) -> Non
                 )
                 assert {s.version for s in saved} == {i + 1}
                 assert sum(s.changed for s in saved) == 5
-                # Gates are locked in order even when the commands of a batch name them in another.
+                # Gates are locked in order, whatever their order in the batch.
                 jobs = sorted({s.id for s in saved})
                 await asyncio.gather(
                     *(worlds[0].trigger(job) for job in jobs * 3), *(worlds[1].trigger(job) for job in jobs[::-1] * 3)
@@ -304,7 +304,7 @@ def test_stores_that_change_the_same_things_take_turns(postgres_url: str) -> Non
     asyncio.run(check())
 
 
-def test_every_statement_is_understood_by_the_server(postgres_url: str) -> None:
+def test_the_server_parses_every_statement(postgres_url: str) -> None:
     async def check() -> None:
         async with opened(postgres_url) as store:
             assert len(collect_statements(store)) > 0

@@ -1,4 +1,4 @@
-"""What the PostgreSQL driver makes of cut connections and of a server that dies: nothing lost, nothing done twice."""
+"""Lost connections and a crashed PostgreSQL server: no change is lost or applied twice."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -24,7 +24,7 @@ Change = Callable[[StoreFixture], Awaitable[Any]]
 
 @asynccontextmanager
 async def behind_proxy(url: str, **options: Any) -> AsyncIterator[tuple[Proxy, StoreFixture, PostgresStore]]:
-    """A store that talks through a proxy, with one node and one job that queues."""
+    """Open a store behind a proxy, with one node and one job that queues."""
     async with proxied(url) as proxy, opened(proxy.url, work_connections=1, **options) as store:
         w = StoreFixture(store)
         await w.start_node()
@@ -33,7 +33,7 @@ async def behind_proxy(url: str, **options: Any) -> AsyncIterator[tuple[Proxy, S
 
 
 def committing(data: bytes) -> bool:
-    """Whether a message to the server ends a transaction of the driver's."""
+    """Whether a message to the server commits a transaction of the store."""
     return b"; commit\0" in data
 
 
@@ -57,8 +57,8 @@ async def delete(w: StoreFixture) -> None:
 
 
 async def trigger(w: StoreFixture) -> None:
-    asked = await w.trigger((await w.job()).id, idempotency="once")
-    assert (asked.created, asked.status) == (True, Status.READY)
+    triggered = await w.trigger((await w.job()).id, idempotency="once")
+    assert (triggered.created, triggered.status) == (True, Status.READY)
 
 
 async def register(w: StoreFixture) -> None:
@@ -68,7 +68,7 @@ async def register(w: StoreFixture) -> None:
 
 @pytest.mark.parametrize("cut", ["before", "after"])
 @pytest.mark.parametrize("do", [create, change, pause, delete, trigger, register], ids=lambda do: do.__name__)
-def test_a_change_whose_commit_is_cut_off_is_made_once(prepared_url: str, do: Change, cut: str) -> None:
+def test_a_change_whose_commit_is_cut_off_is_applied_once(prepared_url: str, do: Change, cut: str) -> None:
     async def check() -> None:
         async with behind_proxy(prepared_url) as (proxy, w, store):
             (proxy.cut_after if cut == "after" else proxy.cut_before)(committing)
@@ -84,7 +84,7 @@ def test_a_change_whose_commit_is_cut_off_is_made_once(prepared_url: str, do: Ch
 
 
 @pytest.mark.parametrize("cut", ["before", "after"])
-def test_what_a_settlement_took_over_is_not_forgotten(prepared_url: str, cut: str) -> None:
+def test_successors_taken_by_a_cut_off_settlement_are_returned(prepared_url: str, cut: str) -> None:
     async def check() -> None:
         async with behind_proxy(prepared_url) as (proxy, w, store):
             first, second = await w.admit_one(), await w.admit_one()
@@ -100,7 +100,7 @@ def test_what_a_settlement_took_over_is_not_forgotten(prepared_url: str, cut: st
 
 
 @pytest.mark.parametrize("cut", ["before", "after"])
-def test_a_lone_settlement_that_is_cut_off_is_a_success(prepared_url: str, cut: str) -> None:
+def test_a_standalone_settlement_that_is_cut_off_succeeds(prepared_url: str, cut: str) -> None:
     async def check() -> None:
         async with behind_proxy(prepared_url) as (proxy, w, store):
             run = await w.admit_one()
@@ -114,10 +114,10 @@ def test_a_lone_settlement_that_is_cut_off_is_a_success(prepared_url: str, cut: 
 
 
 @pytest.mark.parametrize("cut", ["before", "after"])
-def test_a_lone_admission_that_is_cut_off_is_answered(prepared_url: str, cut: str) -> None:
+def test_a_standalone_admission_that_is_cut_off_is_answered(prepared_url: str, cut: str) -> None:
     async def check() -> None:
         async with behind_proxy(prepared_url) as (proxy, w, store):
-            await w.admit_one()  # so that the statement is known to the connection
+            await w.admit_one()  # so that the statement is prepared
             request = b"admit-me-but-one"
             (proxy.cut_after if cut == "after" else proxy.cut_before)(lambda data: request in data)
             [second] = await w.admit_next("job", request=request)
@@ -148,7 +148,7 @@ def test_a_claim_that_is_cut_off_is_answered(prepared_url: str, cut: str) -> Non
     asyncio.run(check())
 
 
-def test_when_it_takes_too_long_the_caller_is_told_and_may_ask_again(prepared_url: str) -> None:
+def test_after_the_reconnect_limit_the_caller_gets_an_error_and_may_retry(prepared_url: str) -> None:
     async def check() -> None:
         async with behind_proxy(prepared_url, reconnect_limit_s=0.3) as (proxy, w, store):
             request = b"admit-me-just-so"
@@ -177,7 +177,7 @@ def test_when_it_takes_too_long_the_caller_is_told_and_may_ask_again(prepared_ur
     asyncio.run(check())
 
 
-def test_reads_go_on_after_their_connections_were_cut(prepared_url: str) -> None:
+def test_reads_continue_after_their_connections_are_cut(prepared_url: str) -> None:
     async def check() -> None:
         async with behind_proxy(prepared_url) as (proxy, w, store):
             await asyncio.gather(*(w.job() for _ in range(9)))
@@ -190,7 +190,7 @@ def test_reads_go_on_after_their_connections_were_cut(prepared_url: str) -> None
 
 
 @pytest.mark.parametrize("read", ["clock", "jobs", "connecting"])
-def test_a_read_ends_when_its_caller_gives_up_although_the_server_does_not_answer(postgres_url: str, read: str) -> None:
+def test_a_canceled_read_ends_although_the_server_does_not_answer(postgres_url: str, read: str) -> None:
     async def case() -> None:
         async with behind_proxy(postgres_url, readers=1) as (proxy, _, store):
             before = await store.list_jobs(JobFilter(), limit=5)
@@ -257,8 +257,8 @@ def test_a_server_that_is_restarted_loses_nothing(own_server: Server, mode: str)
                 over.set()
 
             await asyncio.gather(trouble(), *(save(i) for i in range(4)), *(fire(i) for i in range(4)))
-            found = {job.name for job in (await store.list_jobs(JobFilter(), limit=100_000)).items}
-            assert found >= set(saved)
+            names = {job.name for job in (await store.list_jobs(JobFilter(), limit=100_000)).items}
+            assert names >= set(saved)
             ended = await on_server(own_server.url, "select id from chronos.history")
             assert {row[0].bytes for row in ended} == set(ran)
             assert await store.verify() == []
@@ -266,7 +266,7 @@ def test_a_server_that_is_restarted_loses_nothing(own_server: Server, mode: str)
     asyncio.run(check())
 
 
-def test_a_closed_store_says_so(prepared_url: str) -> None:
+def test_a_closed_store_reports_that_it_is_not_open(prepared_url: str) -> None:
     async def check() -> None:
         async with opened(prepared_url) as store:
             await StoreFixture(store).save("job")

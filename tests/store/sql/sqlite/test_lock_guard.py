@@ -1,4 +1,4 @@
-"""Another copy of SQLite in the same process: it may look at a store's file, and nothing is lost by that."""
+"""A second SQLite library in the same process may read a store's file, and nothing is lost."""
 
 import asyncio
 import os
@@ -33,8 +33,8 @@ def count(path: Path) -> int:
 
 
 async def look_then_write(path: Path) -> None:
-    """Let the other copy look at a store, in several ways, between acknowledged commands."""
-    before = sqlite3.connect(path)  # which was there before
+    """Read a store with sqlite3 in several ways, between acknowledged commands."""
+    before = sqlite3.connect(path)  # opened before the store
     store = SqliteStore(path)
     await store.open()
     for n in range(NODES):
@@ -46,15 +46,15 @@ async def look_then_write(path: Path) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_a_look_costs_nothing_of_what_was_acknowledged(tmp_path: Path) -> None:
-    """In a process of its own, which is killed: what is only in its log must be there."""
+def test_reading_with_sqlite3_loses_no_acknowledged_commit(tmp_path: Path) -> None:
+    """In a process that is killed: commits that are only in the log must survive."""
     path = tmp_path / "jobs.db"
     ended = subprocess.run([sys.executable, __file__, str(path)], check=False)
     assert ended.returncode == -signal.SIGKILL
     assert count(path) == 2 * NODES
 
 
-def test_the_other_copy_cannot_write_and_other_processes_can(tmp_path: Path) -> None:
+def test_sqlite3_cannot_write_and_other_processes_can(tmp_path: Path) -> None:
     path = tmp_path / "jobs.db"
 
     async def main() -> list[Node]:
@@ -74,11 +74,11 @@ def test_the_other_copy_cannot_write_and_other_processes_can(tmp_path: Path) -> 
 
     assert [node.name for node in asyncio.run(main())] == ["after"]
     with closing(sqlite3.connect(path, timeout=0)) as other:
-        other.execute("insert into mine values (1)")  # nobody holds it any more
+        other.execute("insert into mine values (1)")  # the lock is free again
         assert other.execute("pragma integrity_check").fetchall() == [("ok",)]
 
 
-def test_a_connection_that_outlives_a_store_does_not_harm_the_next_one(tmp_path: Path) -> None:
+def test_a_sqlite3_connection_that_outlives_a_store_does_not_damage_the_next(tmp_path: Path) -> None:
     path = tmp_path / "jobs.db"
 
     async def main() -> None:
@@ -98,7 +98,7 @@ def test_a_connection_that_outlives_a_store_does_not_harm_the_next_one(tmp_path:
     assert count(path) == 2
 
 
-def test_who_is_writing_there_already_is_told_about(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_open_sqlite3_writer_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "jobs.db"
     monkeypatch.setattr("chronos.store.sql.sqlite.lock_guard._BUSY_S", 0.05)
 
@@ -119,8 +119,8 @@ def test_who_is_writing_there_already_is_told_about(tmp_path: Path, monkeypatch:
     assert count(path) == 1
 
 
-def test_the_other_copy_need_not_understand_the_schema(tmp_path: Path) -> None:
-    """An older one does not know all that ours does, and still must not be the last one that closes the file."""
+def test_the_guard_works_with_a_library_that_cannot_read_the_schema(tmp_path: Path) -> None:
+    """An older library cannot read the schema, and still must not be the last one to close the file."""
     path = tmp_path / "jobs.db"
 
     async def main() -> None:
@@ -142,7 +142,7 @@ def test_the_other_copy_need_not_understand_the_schema(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_a_file_that_cannot_be_guarded_is_told_about(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_cannot_be_guarded_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "jobs.db"
     monkeypatch.setattr("chronos.store.sql.sqlite.lock_guard._BUSY_S", 0.05)
     with closing(apsw.Connection(str(path))) as own:
@@ -150,15 +150,15 @@ def test_a_file_that_cannot_be_guarded_is_told_about(tmp_path: Path, monkeypatch
         with pytest.raises(StoreUnavailable, match="being written by another connection"):
             LockGuard(path)
     with closing(sqlite3.connect(path, timeout=0)) as other:
-        other.execute("begin immediate")  # nothing of the guard is left
+        other.execute("begin immediate")  # the guard is closed completely
 
 
 if __name__ == "__main__":
     asyncio.run(look_then_write(Path(sys.argv[1])))
 
 
-def test_stores_of_one_process_come_and_go(tmp_path: Path) -> None:
-    """While one is opened, for which the other copy opens the file as well, others are at work, or just closing it."""
+def test_stores_of_one_process_open_and_close_concurrently(tmp_path: Path) -> None:
+    """While one store is opened, and guarded, others are in use or closing."""
     path = tmp_path / "chronos.db"
 
     async def come_and_go() -> None:

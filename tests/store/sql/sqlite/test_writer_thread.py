@@ -1,4 +1,4 @@
-"""The thread that writes: in order, whatever becomes of those who wait."""
+"""The writer thread runs calls in order, whatever happens to their callers."""
 
 import asyncio
 import threading
@@ -8,7 +8,7 @@ import pytest
 from chronos.store.sql.sqlite.writer_thread import WriterThread
 
 
-def test_calls_are_made_in_order_on_one_thread_of_their_own() -> None:
+def test_calls_run_in_order_on_one_thread() -> None:
     seen: list[tuple[int, int]] = []
 
     async def check() -> list[int]:
@@ -27,7 +27,7 @@ def test_calls_are_made_in_order_on_one_thread_of_their_own() -> None:
     assert len({thread for _, thread in seen} - {threading.get_ident()}) == 1
 
 
-def test_an_error_goes_to_who_asked_and_the_thread_goes_on() -> None:
+def test_an_error_is_raised_to_its_caller_and_the_thread_continues() -> None:
     async def check() -> int:
         writer = WriterThread()
         with pytest.raises(ZeroDivisionError):
@@ -39,7 +39,7 @@ def test_an_error_goes_to_who_asked_and_the_thread_goes_on() -> None:
     assert asyncio.run(check()) == 7
 
 
-def test_a_waiter_that_leaves_does_not_stop_its_call_and_closing_finishes_what_is_in_line() -> None:
+def test_cancelling_a_caller_does_not_stop_its_call_and_close_runs_queued_calls() -> None:
     done: list[str] = []
     go = threading.Event()
 
@@ -59,12 +59,12 @@ def test_a_waiter_that_leaves_does_not_stop_its_call_and_closing_finishes_what_i
     asyncio.run(check())
 
 
-def test_a_loop_that_is_gone_leaves_the_thread_alone() -> None:
+def test_a_closed_loop_does_not_affect_the_thread() -> None:
     writer = WriterThread()
     go, done = threading.Event(), threading.Event()
 
     async def leave() -> None:
-        asyncio.ensure_future(writer.run(lambda: go.wait(10)))  # noqa: RUF006 - nobody waits for it
+        asyncio.ensure_future(writer.run(lambda: go.wait(10)))  # noqa: RUF006 - not awaited
         await asyncio.sleep(0)
 
     asyncio.run(leave())

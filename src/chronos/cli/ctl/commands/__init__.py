@@ -1,4 +1,4 @@
 """The commands of ``chronosctl``, one module per noun.
 
-What several nouns share belongs in ``ctl``.
+Code that several nouns share belongs in ``ctl``.
 """

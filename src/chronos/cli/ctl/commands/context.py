@@ -1,4 +1,4 @@
-"""``chronosctl context``: servers by names of one's own."""
+"""``chronosctl context``: names for servers."""
 
 import sys
 
@@ -11,12 +11,12 @@ from chronos.cli.ctl.tables import Columns, print_page
 from chronos.cli.output import emit, note
 
 
-@click.group(short_help="Servers by names of your own.")
+@click.group(short_help="Name servers and choose the current one.")
 def context() -> None:
-    """Give names to servers, and choose the one that commands ask when nothing else says which.
+    """Give names to servers, and choose the one that commands use by default.
 
-    They are kept in contexts.json in your configuration folder, tokens included, for you alone to read. --server,
-    --context, CHRONOS_SERVER and CHRONOS_CONTEXT come before the context in use.
+    Contexts and their tokens are stored in contexts.json in your configuration folder, which only you can read.
+    --server, --context, CHRONOS_SERVER and CHRONOS_CONTEXT take precedence over the current context.
 
     \b
     Examples:
@@ -28,7 +28,7 @@ def context() -> None:
 @context.command("list", short_help="List contexts.")
 @output_option
 def list_(output: str) -> None:
-    """List contexts; a star marks the one in use.
+    """List contexts; a star marks the current one.
 
     \b
     Example:
@@ -50,18 +50,18 @@ def list_(output: str) -> None:
 
 @context.command("set", short_help="Create or change a context.")
 @click.argument("name", metavar="NAME")
-@click.option("--url", required=True, metavar="URL", help="The server's address.")
-@click.option("--default-namespace", metavar="NS", help="Whose jobs are meant.  [default: default]")
-@click.option("--token", metavar="TOKEN", help="What to show there; - reads it from stdin.")
+@click.option("--url", required=True, metavar="URL", help="The server's URL.")
+@click.option("--default-namespace", metavar="NS", help="The namespace of jobs.  [default: default]")
+@click.option("--token", metavar="TOKEN", help="An API token; - reads it from stdin.")
 def set_(name: str, url: str, default_namespace: str | None, token: str | None) -> None:
-    """Keep a server under NAME. The first one is used from now on.
+    """Store a server as NAME. The first context becomes the current one.
 
     \b
     Example:
       chronosctl context set local --url http://127.0.0.1:8080
     """
     if not url.startswith(("http://", "https://")):
-        raise CommandFailure(f"{hide_password(url)} is no address of a server; write it like http://127.0.0.1:8080")
+        raise CommandFailure(f'invalid server URL "{hide_password(url)}"; write it like http://127.0.0.1:8080')
     if token == "-":
         token = sys.stdin.readline().strip()
     contexts = read_contexts()
@@ -69,42 +69,42 @@ def set_(name: str, url: str, default_namespace: str | None, token: str | None) 
     contexts.current = contexts.current or name
     write_contexts(contexts)
     emit(name)
-    note("is in use" if contexts.current == name else f"is kept; use it: chronosctl context use {name}")
+    note("is the current context" if contexts.current == name else f"saved; use it: chronosctl context use {name}")
 
 
-@context.command(short_help="Use a context from now on.")
+@context.command(short_help="Switch to a context.")
 @click.argument("name", metavar="NAME")
 def use(name: str) -> None:
-    """Ask the server NAME from now on.
+    """Make NAME the current context.
 
     \b
     Example:
       chronosctl context use local
     """
     contexts = read_contexts()
-    server = contexts.named(name)
+    server = contexts.get(name)
     contexts.current = name
     write_contexts(contexts)
     emit(name)
-    note(f"{hide_password(server.url)} is asked from now on")
+    note(f"now using {hide_password(server.url)}")
 
 
-@context.command(short_help="Forget a context.")
+@context.command(short_help="Delete a context.")
 @click.argument("name", metavar="NAME")
 def delete(name: str) -> None:
-    """Forget the server NAME.
+    """Delete the context NAME.
 
     \b
     Example:
       chronosctl context delete local
     """
     contexts = read_contexts()
-    contexts.named(name)
+    contexts.get(name)
     del contexts.servers[name]
     contexts.current = None if contexts.current == name else contexts.current
     write_contexts(contexts)
     emit(name)
-    note("forgotten")
+    note("deleted")
 
 
 COLUMNS = Columns(
@@ -116,5 +116,5 @@ COLUMNS = Columns(
     },
     wide={"TOKEN": "token"},
     name="name",
-    none="there are no contexts; make one: chronosctl context set NAME --url URL",
+    empty="no contexts; create one: chronosctl context set NAME --url URL",
 )

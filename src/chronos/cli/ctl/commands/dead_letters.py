@@ -1,4 +1,4 @@
-"""``chronosctl dlq``: what failed for good, and waits for somebody to decide."""
+"""``chronosctl dlq``: dead letters, which failed for good and wait for a person to decide."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -31,13 +31,13 @@ COLUMNS = Columns(
     },
     wide={"NAMESPACE": "namespace", "CODE": lambda letter: letter["reason"]["code"], "JOB ID": "job_id"},
     name="id",
-    none="there are no dead letters",
+    empty="no dead letters",
 )
 
 
-@click.group(short_help="Dead letters: what failed for good.")
+@click.group(short_help="Dead letters: work that failed for good.")
 def dlq() -> None:
-    """Look at the executions that failed for good, run them again, or forget them.
+    """Show, replay or discard executions that failed for good.
 
     \b
     Example:
@@ -56,12 +56,12 @@ dlq.add_command(
 )
 
 
-@dlq.command(short_help="Look at a dead letter.")
+@dlq.command(short_help="Show a dead letter.")
 @click.argument("id_", metavar="ID")
 @output_option
 @with_client
 def show(client: "ApiClient", output: str, id_: str) -> None:
-    """Look at the execution behind the dead letter ID: its tasks, their attempts, what went wrong.
+    """Show the execution of the dead letter ID: its tasks, their attempts and errors.
 
     \b
     Example:
@@ -75,28 +75,28 @@ def show(client: "ApiClient", output: str, id_: str) -> None:
 @replay_options
 @output_option
 @with_client
-def replay(client: "ApiClient", output: str, id_: str, **wishes: Any) -> None:
-    """Run the dead letter ID again and take it off the list; prints the new execution's id.
+def replay(client: "ApiClient", output: str, id_: str, **options: Any) -> None:
+    """Run the dead letter ID again and remove it from the list. Prints the new execution's id.
 
     \b
     Example:
       chronosctl dlq replay ID --reason "the target is back"
     """
-    request_replay(client, "dead-letters", id_, output, **wishes)
+    request_replay(client, "dead-letters", id_, output, **options)
 
 
-@dlq.command(short_help="Forget a dead letter.")
+@dlq.command(short_help="Discard a dead letter.")
 @click.argument("id_", metavar="ID")
 @dry_run_option
 @output_option
 @with_client
 def discard(client: "ApiClient", output: str, id_: str, dry_run: bool) -> None:
-    """Take the dead letter ID off the list. Its execution stays in the history.
+    """Remove the dead letter ID from the list. Its execution stays in the history.
 
     \b
     Example:
       chronosctl dlq discard ID
     """
-    found = client.call("DELETE", "dead-letters", id_, query={"dry_run": dry_run or None}).value
-    if found is not None or output in ("table", "wide", "name"):
-        print_result(found, output, id_, "would be discarded" if dry_run else "discarded")
+    reply = client.call("DELETE", "dead-letters", id_, query={"dry_run": dry_run or None}).value
+    if reply is not None or output in ("table", "wide", "name"):
+        print_result(reply, output, id_, "would be discarded" if dry_run else "discarded")

@@ -1,4 +1,4 @@
-"""``chronosctl executions`` (also ``runs``): what ran, what runs, and why."""
+"""``chronosctl executions`` (also ``runs``): list, watch, cancel and replay runs, and explain them."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -50,9 +50,9 @@ STATUSES = (
 )
 
 
-@click.group(short_help="Runs of jobs: list, watch, cancel, replay, why.")
+@click.group(short_help="Runs of jobs: list, watch, cancel, replay, explain.")
 def executions() -> None:
-    """Look at the runs of jobs, and act on them. "chronosctl runs" is the same.
+    """Show and control the runs of jobs. "chronosctl runs" is the same.
 
     \b
     Examples:
@@ -63,8 +63,8 @@ def executions() -> None:
 
 @executions.command("list", short_help="List executions, newest first.")
 @click.argument("of", metavar="[JOB]", required=False, shell_complete=complete_job)
-@click.option("--job", metavar="NAME", shell_complete=complete_job, help="Only of this job; the same as JOB.")
-@click.option("--status", "wanted", type=click.Choice(STATUSES), help="Only those; troubled is all that went wrong.")
+@click.option("--job", metavar="NAME", shell_complete=complete_job, help="Only runs of this job; the same as JOB.")
+@click.option("--status", type=click.Choice(STATUSES), help="Only runs with this status; troubled means any problem.")
 @limit_option(20)
 @all_option
 @watch_options
@@ -76,12 +76,12 @@ def list_(
     output: str,
     of: str | None,
     job: str | None,
-    wanted: str | None,
+    status: str | None,
     limit: int,
     everything: bool,
     every_s: float | None,
 ) -> None:
-    """List executions, newest first, of JOB or of all. Many skipped or missed instants in a row are one line.
+    """List executions of JOB, or of all jobs, newest first. Consecutive skipped or missed instants are one line.
 
     \b
     Examples:
@@ -89,17 +89,17 @@ def list_(
       chronosctl executions list --status failed -o name
     """
     if of is not None and job not in (None, of):
-        raise click.UsageError(f"JOB is {of}, and --job is {job}; name one of them")
-    most = None if everything else limit
-    show_list(lambda: _list_recent(client, of or job, most, wanted), output, COLUMNS, every_s)
+        raise click.UsageError(f"JOB is {of}, but --job is {job}; give only one")
+    max_items = None if everything else limit
+    show_list(lambda: _list_recent(client, of or job, max_items, status), output, COLUMNS, every_s)
 
 
-@executions.command(short_help="Look at an execution.")
+@executions.command(short_help="Show an execution.")
 @click.argument("id_", metavar="ID")
 @output_option
 @with_client
 def get(client: "ApiClient", output: str, id_: str) -> None:
-    """Look at the execution ID: its tasks, their attempts, how it ended.
+    """Show the execution ID: its status, its tasks and their attempts.
 
     \b
     Example:
@@ -108,14 +108,14 @@ def get(client: "ApiClient", output: str, id_: str) -> None:
     print_execution(client.get("executions", id_), output)
 
 
-@executions.command(short_help="Print what an execution wrote.")
+@executions.command(short_help="Print the output of an execution.")
 @click.argument("id_", metavar="ID")
-@click.option("-f", "--follow", is_flag=True, help="Go on until it is over.")
-@click.option("--task", metavar="NAME", help="Only of this task.")
-@click.option("--attempt", type=click.IntRange(1), metavar="N", help="Only of this attempt.")
+@click.option("-f", "--follow", is_flag=True, help="Follow the output until the execution ends.")
+@click.option("--task", metavar="NAME", help="Only the output of this task.")
+@click.option("--attempt", type=click.IntRange(1), metavar="N", help="Only the output of this attempt.")
 @with_client
 def logs(client: "ApiClient", id_: str, follow: bool, task: str | None, attempt: int | None) -> None:
-    """Print what the tasks of the execution ID wrote; of much output the beginning and the end.
+    """Print the output of the tasks of the execution ID. Long output is cut to its beginning and end.
 
     \b
     Example:
@@ -123,23 +123,30 @@ def logs(client: "ApiClient", id_: str, follow: bool, task: str | None, attempt:
     """
     query = drop_none(task=task, attempt=attempt)
     if follow:
-        for line in client.stream("executions", id_, "log", query={**query, "follow": True}):
-            _emit_log(line.decode(errors="replace"))
+        for raw in client.stream("executions", id_, "log", query={**query, "follow": True}):
+            _emit_log(raw.decode(errors="replace"))
         return
-    for written in client.text("executions", id_, "log", query=query).splitlines(keepends=True):
-        _emit_log(written)
+    for line in client.get_text("executions", id_, "log", query=query).splitlines(keepends=True):
+        _emit_log(line)
 
 
-@executions.command(short_help="Watch the runs of a job, or one execution until it is over.")
-@click.argument("what", metavar="[JOB|ID]", required=False, shell_complete=complete_job)
-@click.option("--interval", type=Seconds(), default="1s", show_default=True, metavar="D", help="How often to look.")
-@click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, metavar="N", help="How many.")
+@executions.command(short_help="Watch the runs of a job, or one execution until it ends.")
+@click.argument("job_or_id", metavar="[JOB|ID]", required=False, shell_complete=complete_job)
+@click.option("--interval", type=Seconds(), default="1s", show_default=True, metavar="D", help="The interval.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 1000),
+    default=20,
+    show_default=True,
+    metavar="N",
+    help="The maximum number of runs.",
+)
 @output_option
 @with_client
-def watch(client: "ApiClient", output: str, what: str | None, interval: float, limit: int) -> None:
-    """Watch the latest executions, of JOB or of all, until you interrupt it: a table that is redrawn on a terminal,
-    JSON lines of what is new or has changed when piped. An execution's ID is watched until it is over, and mirrored:
-    the exit code is 6 when it did not succeed.
+def watch(client: "ApiClient", output: str, job_or_id: str | None, interval: float, limit: int) -> None:
+    """Watch the latest executions of JOB, or of all jobs, until you press Ctrl-C. A terminal shows a table; a pipe
+    receives new and changed executions as JSON lines. With an execution's ID, wait until it ends; the exit code is 6
+    if it did not succeed.
 
     \b
     Examples:
@@ -148,29 +155,29 @@ def watch(client: "ApiClient", output: str, what: str | None, interval: float, l
     """
     from chronos.service.serializers.identifiers import read_id
 
-    if what is not None and read_id(what) is not None:
-        wait_and_print(client, what, output, timeout_s=None)
+    if job_or_id is not None and read_id(job_or_id) is not None:
+        wait_and_print(client, job_or_id, output, timeout_s=None)
         return
-    show_list(lambda: _list_recent(client, what, limit, None), output, COLUMNS, interval)
+    show_list(lambda: _list_recent(client, job_or_id, limit, None), output, COLUMNS, interval)
 
 
 @executions.command(short_help="Cancel an execution.")
 @click.argument("id_", metavar="ID")
-@click.option("--reason", metavar="TEXT", help="Why, for those who look later.")
+@click.option("--reason", metavar="TEXT", help="A reason for the history.")
 @dry_run_option
 @output_option
 @with_client
 def cancel(client: "ApiClient", output: str, id_: str, reason: str | None, dry_run: bool) -> None:
-    """Cancel the execution ID: what has not started never will, what runs is asked to stop.
+    """Cancel the execution ID. A running one is asked to stop; one that has not started never starts.
 
     \b
     Example:
       chronosctl executions cancel ID --reason "started by mistake"
     """
     path, query = ("executions", id_, "cancel"), {"dry_run": dry_run or None}
-    found = client.call("POST", *path, query=query, body=drop_none(reason=reason)).value
-    asked = "was asked to stop" if found.get("status") == "running" else "canceled"
-    print_result(found, output, id_, "would be canceled" if dry_run else asked)
+    reply = client.call("POST", *path, query=query, body=drop_none(reason=reason)).value
+    message = "was asked to stop" if reply.get("status") == "running" else "canceled"
+    print_result(reply, output, id_, "would be canceled" if dry_run else message)
 
 
 @executions.command(short_help="Run an execution again.")
@@ -178,42 +185,42 @@ def cancel(client: "ApiClient", output: str, id_: str, reason: str | None, dry_r
 @replay_options
 @output_option
 @with_client
-def replay(client: "ApiClient", output: str, id_: str, **wishes: Any) -> None:
-    """Run the execution ID again, as a new one that is linked to it; prints the new one's id.
+def replay(client: "ApiClient", output: str, id_: str, **options: Any) -> None:
+    """Run the execution ID again, as a new execution that links to it. Prints the new execution's id.
 
     \b
     Example:
       chronosctl executions replay ID --from-failed --wait
     """
-    request_replay(client, "executions", id_, output, **wishes)
+    request_replay(client, "executions", id_, output, **options)
 
 
-@executions.command(short_help="Send a signal to an execution that waits for it.")
+@executions.command(short_help="Send a signal to a waiting execution.")
 @click.argument("id_", metavar="ID")
 @click.argument("name", metavar="SIGNAL")
-@click.option("--payload", type=Json(), metavar="JSON", help="What the one who waits is given; @FILE reads a file.")
+@click.option("--payload", type=Json(), metavar="JSON", help="A value for the waiting task; @FILE reads a file.")
 @dry_run_option
 @output_option
 @with_client
 def signal(client: "ApiClient", output: str, id_: str, name: str, payload: Any, dry_run: bool) -> None:
-    """Send SIGNAL to the execution ID, which goes on if it waits for it; else this is a conflict (exit code 4).
+    """Send SIGNAL to the execution ID, which continues if it waits for it. If not, the exit code is 4.
 
     \b
     Example:
       chronosctl executions signal ID approved --payload '{"by": "ana"}'
     """
     path, query = ("executions", id_, "signal"), {"dry_run": dry_run or None}
-    found = client.call("POST", *path, query=query, body=drop_none(name=name, payload=payload)).value
-    print_result(found, output, id_, f"{name} would be sent" if dry_run else f"{name} was taken")
+    reply = client.call("POST", *path, query=query, body=drop_none(name=name, payload=payload)).value
+    print_result(reply, output, id_, f"{name} would be sent" if dry_run else f"{name} was received")
 
 
-@executions.command(short_help="Why something ran, or did not.")
-@click.argument("what", metavar="ID|JOB", shell_complete=complete_job)
-@click.option("--at", metavar="T", help="With JOB: this instant.  [default: the last ones and the next]")
+@executions.command(short_help="Explain why something ran, or did not.")
+@click.argument("job_or_id", metavar="ID|JOB", shell_complete=complete_job)
+@click.option("--at", metavar="T", help="With JOB: the instant to explain.  [default: the latest ones and the next]")
 @output_option
 @with_client
-def why(client: "ApiClient", output: str, what: str, at: str | None) -> None:
-    """Say what happened to the execution ID, step by step; or why JOB ran, or did not run, at an instant.
+def why(client: "ApiClient", output: str, job_or_id: str, at: str | None) -> None:
+    """Explain what happened to the execution ID, step by step, or why JOB ran, or did not run, at an instant.
 
     \b
     Examples:
@@ -222,55 +229,54 @@ def why(client: "ApiClient", output: str, what: str, at: str | None) -> None:
     """
     from chronos.service.serializers.identifiers import read_id
 
-    if at is None and read_id(what) is not None:
-        found = client.get("executions", what, "why")
+    if at is None and read_id(job_or_id) is not None:
+        explanation = client.get("executions", job_or_id, "why")
     else:
-        found = client.get("jobs", what, "why", at=at, namespace=client.server.namespace)
+        explanation = client.get("jobs", job_or_id, "why", at=at, namespace=client.server.namespace)
     if output == "jsonl":
-        print_value(found["steps"], output)
+        print_value(explanation["steps"], output)
     elif output in ("json", "yaml"):
-        print_value(found, output)
+        print_value(explanation, output)
     else:
-        print_items(found["steps"], output, STEPS)
+        print_items(explanation["steps"], output, STEPS)
 
 
-# --- how executions look
+# --- output
 
 
-def print_execution(found: dict[str, Any], output: str) -> None:
-    """One execution."""
+def print_execution(execution: dict[str, Any], output: str) -> None:
     if output == "name":
-        emit(found["id"])
+        emit(execution["id"])
         return
     if output not in ("table", "wide"):
-        print_value(found, output)
+        print_value(execution, output)
         return
-    reason = found.get("reason") or {}
+    reason = execution.get("reason") or {}
     print_fields(
         {
-            "id": found["id"],
-            "job": f"{found.get('job_name') or found['job_id']} v{found['job_version']}",
-            "status": format_status(found["status"]),
+            "id": execution["id"],
+            "job": f"{execution.get('job_name') or execution['job_id']} v{execution['job_version']}",
+            "status": format_status(execution["status"]),
             "reason": reason.get("message"),
-            "trigger": found["trigger"],
-            "scheduled": format_instant(found["scheduled_at"]),
-            "started": format_instant(found["started_at"]),
-            "finished": format_instant(found["finished_at"]),
-            "took": format_milliseconds(found["duration_ms"]),
-            "late": format_milliseconds(found["lateness_ms"]),
-            "node": found["node"],
-            "replay of": found.get("replay_of"),
-            "wakes": format_instant(found.get("wakes_at")),
-            "result": found.get("result"),
+            "trigger": execution["trigger"],
+            "scheduled": format_instant(execution["scheduled_at"]),
+            "started": format_instant(execution["started_at"]),
+            "finished": format_instant(execution["finished_at"]),
+            "took": format_milliseconds(execution["duration_ms"]),
+            "late": format_milliseconds(execution["lateness_ms"]),
+            "node": execution["node"],
+            "replay of": execution.get("replay_of"),
+            "wakes": format_instant(execution.get("wakes_at")),
+            "result": execution.get("result"),
         }
     )
-    if found.get("tasks"):
+    if execution.get("tasks"):
         emit("")
-        print_items(_attempt_rows(found), output, ATTEMPTS)
+        print_items(_attempt_rows(execution), output, ATTEMPTS)
 
 
 def _emit_log(line: str) -> None:
-    """A line as it was written; on a terminal without what would steer it."""
+    """Print a line of a task's output unchanged; on a terminal without control characters."""
     import sys
 
     if sys.stdout is not None and sys.stdout.isatty():
@@ -279,17 +285,17 @@ def _emit_log(line: str) -> None:
         click.echo(line, nl=False)
 
 
-def _list_recent(client: "ApiClient", job: str | None, limit: int | None, wanted: str | None) -> dict[str, Any]:
-    query = {"status": wanted, "namespace": client.server.namespace}
+def _list_recent(client: "ApiClient", job: str | None, limit: int | None, status: str | None) -> dict[str, Any]:
+    query = {"status": status, "namespace": client.server.namespace}
     path = ("executions",) if job is None else ("jobs", job, "executions")
-    return client.pages(*path, limit=limit, query=query)
+    return client.list_pages(*path, limit=limit, query=query)
 
 
-def _attempt_rows(found: dict[str, Any]) -> list[dict[str, Any]]:
-    """A row for each attempt of each task; a task without any has one too."""
+def _attempt_rows(execution: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return one row per attempt. A task without attempts has one row, too."""
     return [
         {**attempt, "task": f"{task['name']} (retired)" if task.get("retired") else task["name"]}
-        for task in found["tasks"]
+        for task in execution["tasks"]
         for attempt in task["attempts"] or [{"status": task["status"], "error": task.get("error")}]
     ]
 
@@ -328,12 +334,12 @@ COLUMNS = Columns(
         "NODE": lambda item: item.get("node"),
     },
     name="id",
-    none="there are no executions",
+    empty="no executions",
 )
 ATTEMPTS = Columns(
     usual={
         "TASK": "task",
-        "TRY": lambda attempt: attempt.get("number"),
+        "ATTEMPT": lambda attempt: attempt.get("number"),
         "STATUS": lambda attempt: format_status(attempt["status"]),
         "STARTED": lambda attempt: format_instant(attempt.get("started_at")),
         "FINISHED": lambda attempt: format_instant(attempt.get("finished_at")),
@@ -341,7 +347,7 @@ ATTEMPTS = Columns(
     },
     wide={"WORKER": lambda attempt: attempt.get("worker"), "EXIT CODE": lambda attempt: attempt.get("exit_code")},
     name="task",
-    none="",
+    empty="",
 )
 STEPS = Columns(
     usual={
@@ -351,5 +357,5 @@ STEPS = Columns(
     },
     wide={},
     name="verdict",
-    none="nothing is on record",
+    empty="nothing is recorded",
 )

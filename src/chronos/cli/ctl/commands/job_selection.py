@@ -1,4 +1,4 @@
-"""Which jobs a command is about: one by its name, or all that options choose; the same options list jobs."""
+"""Selection of jobs: one by NAME, or many by options. ``jobs list`` takes the same options."""
 
 import functools
 from collections.abc import Callable
@@ -21,7 +21,7 @@ ACTION_RESULTS = {
     "resume": "resumed",
     "enable": "enabled",
     "disable": "disabled",
-    "trigger": "asked to run",
+    "trigger": "triggered",
     "delete": "deleted",
 }
 _SELECTION_OPTIONS = ("search", "prefix", "tags", "state", "owner", "all_namespaces")
@@ -31,7 +31,7 @@ Command = Callable[..., Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectedJobs:
-    """One job, or (without a name) those that a query finds."""
+    """One job by name, or (name None) all jobs that a query finds."""
 
     name: str | None
     query: dict[str, Any] = field(default_factory=dict)
@@ -39,11 +39,11 @@ class SelectedJobs:
 
 
 def selection_options(command: Command) -> Command:
-    """The options that choose jobs; ``query_of`` takes these arguments."""
+    """The options that select jobs; ``build_query`` takes these arguments."""
     for option in (
-        click.option("-A", "--all-namespaces", is_flag=True, help="Of every namespace."),
-        click.option("--owner", metavar="NAME", help="Only those that this owner applied."),
-        click.option("--state", type=click.Choice(STATES), help="Only those in this state."),
+        click.option("-A", "--all-namespaces", is_flag=True, help="Jobs of all namespaces."),
+        click.option("--owner", metavar="NAME", help="Only jobs of this owner."),
+        click.option("--state", type=click.Choice(STATES), help="Only jobs in this state."),
         click.option(
             "-l",
             "--selector",
@@ -51,50 +51,50 @@ def selection_options(command: Command) -> Command:
             "tags",
             multiple=True,
             metavar="KEY[=VALUE]",
-            help="Only those with this tag; may be given many times.",
+            help="Only jobs with this tag; may be repeated.",
         ),
-        click.option("--prefix", metavar="TEXT", help="Only those whose name begins with this."),
-        click.option("-q", "--search", metavar="TEXT", help="Only those with this in their name."),
+        click.option("--prefix", metavar="TEXT", help="Only jobs whose name starts with this."),
+        click.option("-q", "--search", metavar="TEXT", help="Only jobs whose name contains this."),
     ):
         command = option(command)
     return command
 
 
-def build_query(client: "ApiClient", said: dict[str, Any]) -> dict[str, Any]:
-    """The parameters that options stand for."""
+def build_query(client: "ApiClient", options: dict[str, Any]) -> dict[str, Any]:
+    """Return the query parameters for the selection options."""
     return {
-        "q": said["search"],
-        "prefix": said["prefix"],
-        "tag": said["tags"],
-        "state": said["state"],
-        "owner": said["owner"],
-        "namespace": "*" if said["all_namespaces"] else client.server.namespace,
+        "q": options["search"],
+        "prefix": options["prefix"],
+        "tag": options["tags"],
+        "state": options["state"],
+        "owner": options["owner"],
+        "namespace": "*" if options["all_namespaces"] else client.server.namespace,
     }
 
 
 def select_jobs(command: Command) -> Command:
-    """NAME of a job, or options that choose many; the argument is called ``chosen``. It goes below ``asking``."""
+    """Add NAME and the selection options; the argument is called ``selection``. Use it below ``with_client``."""
 
     @functools.wraps(command)
-    def choosing(client: "ApiClient", *, name: str | None, everything: bool, **arguments: Any) -> Any:
-        said = {option: arguments.pop(option) for option in _SELECTION_OPTIONS}
-        _check(name, everything, said)
-        selection = SelectedJobs(name=name, query={} if name else build_query(client, said), everything=everything)
+    def run(client: "ApiClient", *, name: str | None, everything: bool, **arguments: Any) -> Any:
+        options = {option: arguments.pop(option) for option in _SELECTION_OPTIONS}
+        _check_selection(name, everything, options)
+        selection = SelectedJobs(name=name, query={} if name else build_query(client, options), everything=everything)
         return command(client, selection=selection, **arguments)
 
-    named = click.argument("name", metavar="[NAME]", required=False, shell_complete=complete_job)
-    every = click.option("--all", "everything", is_flag=True, help="All jobs of the namespace.")
-    return named(selection_options(every(choosing)))
+    name_argument = click.argument("name", metavar="[NAME]", required=False, shell_complete=complete_job)
+    every_option = click.option("--all", "everything", is_flag=True, help="All jobs of the namespace.")
+    return name_argument(selection_options(every_option(run)))
 
 
-def _check(name: str | None, everything: bool, said: dict[str, Any]) -> None:
-    narrows = any(said[option] for option in _SELECTION_OPTIONS if option != "all_namespaces")
-    if name is not None and (narrows or everything or said["all_namespaces"]):
-        raise click.UsageError("NAME and options that choose jobs are both given; leave one of them out")
+def _check_selection(name: str | None, everything: bool, options: dict[str, Any]) -> None:
+    narrows = any(options[option] for option in _SELECTION_OPTIONS if option != "all_namespaces")
+    if name is not None and (narrows or everything or options["all_namespaces"]):
+        raise click.UsageError("NAME and options that select jobs cannot be combined; leave one out")
     if everything and narrows:
-        raise click.UsageError("--all and options that choose jobs are both given; leave one of them out")
+        raise click.UsageError("--all and options that select jobs cannot be combined; leave one out")
     if name is None and not narrows and not everything:
-        raise click.UsageError("nothing says which jobs: give a NAME, options such as --selector, or --all")
+        raise click.UsageError("no job is named; give a NAME, options such as --selector, or --all")
 
 
 def run_bulk_action(
@@ -108,35 +108,39 @@ def run_bulk_action(
     confirm_count: Callable[[str], None] | None = None,
     **body: Any,
 ) -> None:
-    """Do the same to many jobs, and print what became of each; ``asks`` is told how many, and may refuse."""
+    """Apply one action to many jobs and print the result for each.
+
+    ``confirm_count`` receives the number of jobs as text, and raises if the user refuses. The server then rejects the
+    action if that number has changed.
+    """
     from chronos.cli.ctl.commands.jobs_actions import drop_none, new_idempotency_key
 
-    said = drop_none(action=action, all=selection.everything or None, **body)
+    request = drop_none(action=action, all=selection.everything or None, **body)
 
-    def send(said: dict[str, Any], *, dry_run: bool) -> dict[str, Any]:
+    def send(request: dict[str, Any], *, dry_run: bool) -> dict[str, Any]:
         query = {**selection.query, "dry_run": dry_run or None}
         headers = {"Idempotency-Key": key or new_idempotency_key()}
-        found: dict[str, Any] = client.call("POST", "jobs", "actions", query=query, body=said, headers=headers).value
-        return found
+        reply: dict[str, Any] = client.call("POST", "jobs", "actions", query=query, body=request, headers=headers).value
+        return reply
 
     if confirm_count is not None and not dry_run:
-        seen = send(said, dry_run=True)["matched"]
-        if seen:
-            confirm_count(_count_jobs(seen))
-        said["expect"] = seen
-    found = send(said, dry_run=dry_run)
-    print_page(found, output, _columns(action, dry_run=dry_run), part="results")
-    if found["failed"]:
+        matched = send(request, dry_run=True)["matched"]
+        if matched:
+            confirm_count(_count_jobs(matched))
+        request["expect"] = matched
+    reply = send(request, dry_run=dry_run)
+    print_page(reply, output, _columns(action, dry_run=dry_run), part="results")
+    if reply["failed"]:
         raise CommandFailure(
-            f"{found['failed']} of {_count_jobs(found['matched'])} could not be {ACTION_RESULTS[action]}; "
-            f"{_summarize(found)}"
+            f"{reply['failed']} of {_count_jobs(reply['matched'])} could not be {ACTION_RESULTS[action]}; "
+            f"{_summarize(reply)}"
         )
-    note(_summarize(found))
+    note(_summarize(reply))
 
 
-def _summarize(found: dict[str, Any]) -> str:
-    would = "would be " if found["dry_run"] else ""
-    return f"{_count_jobs(found['done'])} {would}{ACTION_RESULTS[found['action']]}, {found['unchanged']} unchanged"
+def _summarize(reply: dict[str, Any]) -> str:
+    would = "would be " if reply["dry_run"] else ""
+    return f"{_count_jobs(reply['done'])} {would}{ACTION_RESULTS[reply['action']]}, {reply['unchanged']} unchanged"
 
 
 def _count_jobs(count: int) -> str:
@@ -157,5 +161,5 @@ def _columns(action: str, *, dry_run: bool) -> Columns:
         },
         wide={"NAMESPACE": "namespace", "ID": "id"},
         name="name",
-        none="no job is meant by that",
+        empty="no job matches",
     )

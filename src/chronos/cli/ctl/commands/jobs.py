@@ -1,4 +1,4 @@
-"""``chronosctl jobs``: looking at jobs. The modules beside this one change them."""
+"""``chronosctl jobs``: the commands that show jobs. The other ``jobs_*`` modules change jobs."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -23,7 +23,7 @@ from chronos.cli.output import emit, note
 if TYPE_CHECKING:
     from chronos.cli.ctl.client import ApiClient
 
-#: Fields that the server adds to what was said of a job.
+#: Fields of a job that the server adds.
 READ_ONLY_FIELDS = (
     "id",
     "version",
@@ -40,7 +40,7 @@ READ_ONLY_FIELDS = (
 
 @click.group(short_help="Jobs: list, create, apply, run, pause, change.")
 def jobs() -> None:
-    """Look at the jobs of a server, and change them.
+    """Show, create and change jobs.
 
     \b
     Examples:
@@ -58,9 +58,9 @@ def jobs() -> None:
 @output_option
 @with_client
 def list_(
-    client: "ApiClient", *, output: str, limit: int, everything: bool, every_s: float | None, **choice: Any
+    client: "ApiClient", *, output: str, limit: int, everything: bool, every_s: float | None, **options: Any
 ) -> None:
-    """List jobs by name: their state, schedule, last and next run.
+    """List jobs by name, with their state, schedule, last and next run.
 
     \b
     Examples:
@@ -68,19 +68,19 @@ def list_(
       chronosctl jobs list --all -o name
       chronosctl jobs list --watch
     """
-    query = build_query(client, choice)
-    most = None if everything else limit
-    show_list(lambda: client.pages("jobs", limit=most, query=query), output, COLUMNS, every_s)
+    query = build_query(client, options)
+    max_items = None if everything else limit
+    show_list(lambda: client.list_pages("jobs", limit=max_items, query=query), output, COLUMNS, every_s)
 
 
-@jobs.command(short_help="Look at a job.")
+@jobs.command(short_help="Show a job.")
 @job_argument
-@click.option("--version", type=click.IntRange(1), metavar="N", help="What it said in this version.")
+@click.option("--version", type=click.IntRange(1), metavar="N", help="Show this version.")
 @watch_options
 @output_option
 @with_client
 def get(client: "ApiClient", *, output: str, name: str, version: int | None, every_s: float | None) -> None:
-    """Look at the job NAME (a name or an id), as it is or as it was.
+    """Show the job NAME (a name or an id), or one of its versions.
 
     \b
     Examples:
@@ -89,37 +89,38 @@ def get(client: "ApiClient", *, output: str, name: str, version: int | None, eve
       chronosctl jobs get hello --version 1 -o yaml
     """
     if version is not None and every_s is not None:
-        raise click.UsageError("--watch is for the job as it is; a version never changes")
+        raise click.UsageError("--watch and --version cannot be combined: a version never changes")
     if version is not None:
-        found = client.get("jobs", name, "versions", str(version), namespace=client.server.namespace)
-        print_version(found, output)
+        print_version(client.get("jobs", name, "versions", str(version), namespace=client.server.namespace), output)
         return
     namespace = client.server.namespace
     show_value(lambda: client.get("jobs", name, namespace=namespace), print_job, output, every_s)
 
 
-@jobs.command("next", short_help="When a job runs next.")
+@jobs.command("next", short_help="Print the next runs of a job.")
 @job_argument
-@click.option("--count", type=click.IntRange(1, 1000), default=10, show_default=True, metavar="N", help="How many.")
+@click.option(
+    "--count", type=click.IntRange(1, 1000), default=10, show_default=True, metavar="N", help="The number of runs."
+)
 @output_option
 @with_client
 def next_(client: "ApiClient", output: str, name: str, count: int) -> None:
-    """Print the next runs of the job NAME; none while it is paused, disabled or done.
+    """Print the next runs of the job NAME. A paused, disabled or finished job has none.
 
     \b
     Example:
       chronosctl jobs next hello --count 3
     """
-    found = client.get("jobs", name, "next", count=count, namespace=client.server.namespace)
+    page = client.get("jobs", name, "next", count=count, namespace=client.server.namespace)
     if output in ("json", "yaml"):
-        print_value(found, output)
+        print_value(page, output)
     elif output == "jsonl":
-        print_value(found["items"], output)
-    elif found["items"]:
-        for at in found["items"]:
+        print_value(page["items"], output)
+    elif page["items"]:
+        for at in page["items"]:
             emit(at)
     else:
-        note(f"{name} has no run to come")
+        note(f"{name} has no future runs")
 
 
 @jobs.command(short_help="List the versions of a job.")
@@ -128,14 +129,14 @@ def next_(client: "ApiClient", output: str, name: str, count: int) -> None:
 @output_option
 @with_client
 def versions(client: "ApiClient", output: str, name: str, limit: int) -> None:
-    """List the versions of the job NAME, newest first: when, and by whom.
+    """List the versions of the job NAME, newest first, with date and author.
 
     \b
     Example:
       chronosctl jobs versions hello
     """
     query = {"namespace": client.server.namespace}
-    print_page(client.pages("jobs", name, "versions", limit=limit, query=query), output, VERSIONS)
+    print_page(client.list_pages("jobs", name, "versions", limit=limit, query=query), output, VERSIONS)
 
 
 @jobs.command(short_help="Compare two versions of a job.")
@@ -145,36 +146,35 @@ def versions(client: "ApiClient", output: str, name: str, limit: int) -> None:
 @output_option
 @with_client
 def diff(client: "ApiClient", output: str, name: str, old: int | None, new: int | None) -> None:
-    """Say what differs between versions FROM and TO of the job NAME, and what that does to its coming runs.
+    """Show the differences between versions FROM and TO of the job NAME, and how its future runs change.
 
-    Without TO it is compared with the version in force, without both the last change is shown.
+    Without TO, compare FROM with the current version. Without both, show the last change.
 
     \b
     Example:
       chronosctl jobs diff hello 1 2
     """
     query = {"from": old, "to": new, "namespace": client.server.namespace}
-    found = client.call("GET", "jobs", name, "diff", query=query).value
+    comparison = client.call("GET", "jobs", name, "diff", query=query).value
     if output in ("json", "jsonl", "yaml"):
-        print_value(found, output)
+        print_value(comparison, output)
         return
-    emit(f"{name} from v{found['from']} to v{found['to']}", bold=True)
-    for change in found["fields"]:
+    emit(f"{name} from v{comparison['from']} to v{comparison['to']}", bold=True)
+    for change in comparison["fields"]:
         field = change["pointer"].strip("/").replace("/", ".")
         if change["old"] == change["new"]:
-            emit(f"  {field}: changed, and masked")
+            emit(f"  {field}: changed (hidden)")
         else:
             emit(f"  {field}: {_format_diff_value(change['old'])} → {_format_diff_value(change['new'])}")
-    if not found["fields"]:
-        emit("  they say the same")
-    print_run_changes(found["runs"])
+    if not comparison["fields"]:
+        emit("  no differences")
+    print_run_changes(comparison["runs"])
 
 
-# --- how jobs look
+# --- output
 
 
 def print_job(job: dict[str, Any], output: str) -> None:
-    """One job."""
     if output == "name":
         emit(job["name"])
         return
@@ -205,17 +205,17 @@ def print_job(job: dict[str, Any], output: str) -> None:
     emit(to_yaml(rest).rstrip("\n"))
 
 
-def print_changed_job(job: dict[str, Any], output: str, said: str) -> None:
-    """A job that was changed: in a table its name, and what became of it."""
+def print_changed_job(job: dict[str, Any], output: str, message: str) -> None:
+    """Print a changed job; as a table only its name and a message."""
     if output == "table":
         emit(job["name"])
-        note(said)
+        note(message)
     else:
         print_job(job, output)
 
 
 def print_dry_run(saved: dict[str, Any], output: str) -> None:
-    """What a dry run says would become of a job."""
+    """Print the result of a dry run for one job."""
     if output not in ("table", "wide", "name"):
         print_value(saved, output)
         return
@@ -227,34 +227,33 @@ def print_dry_run(saved: dict[str, Any], output: str) -> None:
 
 
 def print_run_changes(runs: Mapping[str, Any], indent: str = "  ") -> None:
-    """How the coming runs change."""
-    for sign, what in (("+", "added"), ("-", "cancelled")):
-        listed = runs[what]
-        if listed["count"]:
-            first = ", ".join(at for at in listed["first"][:3])
-            more = ", …" if listed["count"] > 3 else ""
-            emit(f"{indent}{sign} {listed['count']} {what} runs until {runs['until'][:10]}: {first}{more}")
+    """Print which future runs a change adds and cancels."""
+    for sign, part in (("+", "added"), ("-", "cancelled")):
+        changed = runs[part]
+        if changed["count"]:
+            first = ", ".join(changed["first"][:3])
+            more = ", …" if changed["count"] > 3 else ""
+            emit(f"{indent}{sign} {changed['count']} {part} runs until {runs['until'][:10]}: {first}{more}")
 
 
-def print_version(found: dict[str, Any], output: str) -> None:
-    """One version of a job."""
+def print_version(version: dict[str, Any], output: str) -> None:
     if output not in ("table", "wide", "name"):
-        print_value(found, output)
+        print_value(version, output)
         return
     from chronos.cli.ctl.tables import to_yaml
 
-    emit(f"v{found['version']}, saved {format_instant(found['saved_at'])} by {found['author']}", bold=True)
-    emit(to_yaml(found["spec"]).rstrip("\n"))
+    emit(f"v{version['version']}, saved {format_instant(version['saved_at'])} by {version['author']}", bold=True)
+    emit(to_yaml(version["spec"]).rstrip("\n"))
 
 
 def format_schedule(job: Mapping[str, Any]) -> str:
-    """A job's schedule and its zone, as one text."""
-    said = job.get("schedule")
-    if said is None:
-        said = "after " + ", ".join(one["job"] for one in job["after"]) if job.get("after") else "once"
-    if isinstance(said, Mapping):
-        said = next(str(value) for key, value in said.items() if key != "dialect")
-    return f"{said} {job['timezone']}" if job.get("timezone") else str(said)
+    """Return a job's schedule and time zone as one text."""
+    schedule = job.get("schedule")
+    if schedule is None:
+        schedule = "after " + ", ".join(after["job"] for after in job["after"]) if job.get("after") else "once"
+    if isinstance(schedule, Mapping):
+        schedule = next(str(value) for key, value in schedule.items() if key != "dialect")
+    return f"{schedule} {job['timezone']}" if job.get("timezone") else str(schedule)
 
 
 def _last_status(job: Mapping[str, Any]) -> str | None:
@@ -284,7 +283,7 @@ COLUMNS = Columns(
         "ID": "id",
     },
     name="name",
-    none="there are no jobs; create one: chronosctl jobs create hello --every 10s -- echo hi",
+    empty="no jobs; create one: chronosctl jobs create hello --every 10s -- echo hi",
 )
 VERSIONS = Columns(
     usual={
@@ -294,5 +293,5 @@ VERSIONS = Columns(
     },
     wide={"SCHEDULE": lambda version: format_schedule(version["spec"])},
     name="version",
-    none="there are no versions",
+    empty="no versions",
 )

@@ -1,6 +1,6 @@
-"""``chronosctl jobs``: holding jobs up, running them, going back, deleting.
+"""``chronosctl jobs``: run, pause, resume, enable, disable, delete and roll back jobs.
 
-Every change of a job says which version it was made from, so that nobody's work is overwritten unseen.
+Every change names the version it is based on, so that it never overwrites another person's change.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 @jobs.command(short_help="Run jobs now.")
-@click.option("--payload", type=Json(), metavar="JSON", help="Instead of the job's own; @FILE reads a file.")
-@click.option("--at", metavar="T", help="The past instant that the run stands for.")
-@click.option("--reason", metavar="TEXT", help="Why, for those who look later.")
-@click.option("--key", metavar="KEY", help="The same key is the same run, however often it is asked for.")
+@click.option("--payload", type=Json(), metavar="JSON", help="A payload instead of the job's own; @FILE reads a file.")
+@click.option("--at", metavar="T", help="The past instant that the run is for.")
+@click.option("--reason", metavar="TEXT", help="A reason for the history.")
+@click.option("--key", metavar="KEY", help="An idempotency key: repeating the command with it starts no second run.")
 @wait_options
 @dry_run_option
 @output_option
@@ -40,7 +40,7 @@ def run(
     timeout: float | None,
     dry_run: bool,
 ) -> None:
-    """Run the job NAME once, now, whether or not it is paused; prints the execution's id. Or run many jobs.
+    """Run the job NAME, or several jobs, once and now, even if paused. Prints the execution's id.
 
     \b
     Examples:
@@ -52,7 +52,7 @@ def run(
         path, body = ("jobs", selection.name, "trigger"), drop_none(payload=payload, at=at, reason=reason)
         request_run(client, path, body, output, key=key, wait=wait, timeout=timeout, dry_run=dry_run)
     elif wait or timeout is not None or at is not None:
-        raise click.UsageError("--wait, --timeout and --at go with the NAME of one job")
+        raise click.UsageError("--wait, --timeout and --at need the NAME of one job")
     else:
         run_bulk_action(client, "trigger", selection, output, dry_run=dry_run, key=key, payload=payload, reason=reason)
 
@@ -63,18 +63,18 @@ def _change_state(
     if selection.name is None:
         run_bulk_action(client, verb, selection, output, dry_run=dry_run, reason=reason)
         return
-    job = client.change("POST", selection.name, verb, body=drop_none(reason=reason), dry_run=dry_run)
+    job = client.change_job("POST", selection.name, verb, body=drop_none(reason=reason), dry_run=dry_run)
     print_changed_job(job, output, f"would be {ACTION_RESULTS[verb]}" if dry_run else ACTION_RESULTS[verb])
 
 
-@jobs.command(short_help="Hold jobs until they are resumed.")
-@click.option("--reason", metavar="TEXT", help="Why, for those who wonder.")
+@jobs.command(short_help="Pause jobs until they are resumed.")
+@click.option("--reason", metavar="TEXT", help="A reason for the history.")
 @dry_run_option
 @output_option
 @with_client
 @select_jobs
 def pause(client: "ApiClient", output: str, selection: SelectedJobs, reason: str | None, dry_run: bool) -> None:
-    """Hold the job NAME, or many: what runs finishes, what waits is held, their instants are recorded as skipped.
+    """Pause the job NAME, or several jobs. Running work finishes, waiting work is held, instants are skipped.
 
     \b
     Examples:
@@ -84,13 +84,13 @@ def pause(client: "ApiClient", output: str, selection: SelectedJobs, reason: str
     _change_state(client, "pause", selection, output, dry_run=dry_run, reason=reason)
 
 
-@jobs.command(short_help="Let paused jobs go on.")
+@jobs.command(short_help="Resume paused jobs.")
 @dry_run_option
 @output_option
 @with_client
 @select_jobs
 def resume(client: "ApiClient", output: str, selection: SelectedJobs, dry_run: bool) -> None:
-    """Let the paused job NAME go on, or many.
+    """Resume the paused job NAME, or several jobs.
 
     \b
     Examples:
@@ -100,13 +100,13 @@ def resume(client: "ApiClient", output: str, selection: SelectedJobs, dry_run: b
     _change_state(client, "resume", selection, output, dry_run=dry_run)
 
 
-@jobs.command(short_help="Switch jobs on.")
+@jobs.command(short_help="Enable jobs.")
 @dry_run_option
 @output_option
 @with_client
 @select_jobs
 def enable(client: "ApiClient", output: str, selection: SelectedJobs, dry_run: bool) -> None:
-    """Switch the job NAME on, or many; their schedules count from now.
+    """Enable the job NAME, or several jobs. Their schedules start from now.
 
     \b
     Example:
@@ -115,14 +115,14 @@ def enable(client: "ApiClient", output: str, selection: SelectedJobs, dry_run: b
     _change_state(client, "enable", selection, output, dry_run=dry_run)
 
 
-@jobs.command(short_help="Switch jobs off.")
-@click.option("--reason", metavar="TEXT", help="Why, for those who wonder.")
+@jobs.command(short_help="Disable jobs.")
+@click.option("--reason", metavar="TEXT", help="A reason for the history.")
 @dry_run_option
 @output_option
 @with_client
 @select_jobs
 def disable(client: "ApiClient", output: str, selection: SelectedJobs, reason: str | None, dry_run: bool) -> None:
-    """Switch the job NAME off, or many: no instants at all until they are enabled.
+    """Disable the job NAME, or several jobs. They have no instants until they are enabled.
 
     \b
     Example:
@@ -131,14 +131,14 @@ def disable(client: "ApiClient", output: str, selection: SelectedJobs, reason: s
     _change_state(client, "disable", selection, output, dry_run=dry_run, reason=reason)
 
 
-@jobs.command(short_help="Delete jobs; their history remains.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@jobs.command(short_help="Delete jobs; their history stays.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @dry_run_option
 @output_option
 @with_client
 @select_jobs
 def delete(client: "ApiClient", output: str, selection: SelectedJobs, yes: bool, dry_run: bool) -> None:
-    """Delete the job NAME, or many. On a terminal it asks first. What they ran stays in the history.
+    """Delete the job NAME, or several jobs. A terminal asks first. Their executions stay in the history.
 
     \b
     Examples:
@@ -146,36 +146,36 @@ def delete(client: "ApiClient", output: str, selection: SelectedJobs, yes: bool,
       chronosctl jobs delete --prefix tmp- --dry-run
     """
     if selection.name is None:
-        confirm_count = None if yes else lambda many: confirm(f"Delete {many}?")
+        confirm_count = None if yes else lambda count: confirm(f"Delete {count}?")
         run_bulk_action(client, "delete", selection, output, dry_run=dry_run, confirm_count=confirm_count)
         return
     if not yes and not dry_run:
         confirm(f"Delete {selection.name}?")
-    job = client.change("DELETE", selection.name, dry_run=dry_run)
+    job = client.change_job("DELETE", selection.name, dry_run=dry_run)
     print_changed_job(job, output, "would be deleted" if dry_run else "deleted")
 
 
-@jobs.command(short_help="Go back to an old version.")
+@jobs.command(short_help="Go back to an earlier version.")
 @job_argument
 @click.argument("version", type=click.IntRange(1), metavar="VERSION")
 @dry_run_option
 @output_option
 @with_client
 def rollback(client: "ApiClient", output: str, name: str, version: int, dry_run: bool) -> None:
-    """Make the job NAME say again what it said in VERSION; that is a new version.
+    """Restore the definition of the job NAME from VERSION, as a new version.
 
     \b
     Example:
       chronosctl jobs rollback hello 1 --dry-run
     """
-    job = client.change("POST", name, "rollback", body={"version": version}, dry_run=dry_run)
+    job = client.change_job("POST", name, "rollback", body={"version": version}, dry_run=dry_run)
     if dry_run:
         print_dry_run(job, output)
     else:
-        print_changed_job(job, output, f"is v{job['version']} now, and says what v{version} said")
+        print_changed_job(job, output, f"is now v{job['version']}, with the definition of v{version}")
 
 
-# --- shared with other verbs
+# --- shared with other commands
 
 
 def request_run(
@@ -189,23 +189,23 @@ def request_run(
     timeout: float | None,
     dry_run: bool,
 ) -> None:
-    """Ask for an execution; print its id, or with ``wait`` how it ended."""
+    """Request an execution and print its id. With ``wait``, print how it ended."""
     query: dict[str, object] = {"dry_run": dry_run or None}
     if path[0] == "jobs":
         query["namespace"] = client.server.namespace
-    asked = client.call(
+    reply = client.call(
         "POST", *path, query=query, body=body, headers={"Idempotency-Key": key or new_idempotency_key()}
     ).value
     if wait and not dry_run:
         from chronos.cli.ctl.watch import wait_and_print
 
-        wait_and_print(client, asked["execution_id"], output, timeout_s=timeout)
+        wait_and_print(client, reply["execution_id"], output, timeout_s=timeout)
     elif output not in ("table", "wide", "name"):
-        print_value(asked, output)
+        print_value(reply, output)
     elif dry_run:
         note(f"{path[1]} would run")
     else:
-        emit(asked["execution_id"])
+        emit(reply["execution_id"])
 
 
 def request_replay(
@@ -217,27 +217,27 @@ def request_replay(
     from_failed: bool,
     payload: Any,
     reason: str | None,
-    **how: Any,
+    **options: Any,
 ) -> None:
-    """Ask for a run to be done again, by what ``replay_options`` said."""
+    """Request a replay with the arguments of ``replay_options``."""
     body = drop_none(reason=reason, payload=payload, from_failed=from_failed or None)
-    request_run(client, (noun, id_, "replay"), body, output, **how)
+    request_run(client, (noun, id_, "replay"), body, output, **options)
 
 
 def drop_none(**fields: Any) -> dict[str, Any]:
-    """The fields that were said."""
+    """Return the fields that are not None."""
     return {name: value for name, value in fields.items() if value is not None}
 
 
 def new_idempotency_key() -> str:
-    """A key of one wish: sent twice, it is granted once."""
+    """Return a key that makes a request safe to repeat."""
     import uuid
 
     return str(uuid.uuid4())
 
 
 def confirm(question: str) -> None:
-    """Ask before what cannot be undone; only where there is somebody to ask."""
+    """Ask for confirmation if stdin is a terminal. Raises ``click.Abort`` if the user says no."""
     import sys
 
     if sys.stdin is not None and sys.stdin.isatty():

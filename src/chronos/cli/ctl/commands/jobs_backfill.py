@@ -1,4 +1,4 @@
-"""``chronosctl jobs backfill``: run what a range of the past would have run, request after request."""
+"""``chronosctl jobs backfill``: run the instants of a past range, in as many requests as needed."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -14,15 +14,15 @@ from chronos.cli.output import emit, note
 if TYPE_CHECKING:
     from chronos.cli.ctl.client import ApiClient
 
-_TOO_MANY = 429
+_TOO_MANY_REQUESTS = 429
 
 
 @jobs.command(short_help="Run the instants of a past range.")
 @job_argument
-@click.option("--from", "start", required=True, metavar="T", help="The first instant.")
+@click.option("--from", "start", required=True, metavar="T", help="The first instant, such as 2027-01-01T00:00:00Z.")
 @click.option("--to", "end", required=True, metavar="T", help="The last instant.")
-@click.option("--reason", metavar="TEXT", help="Why, for those who look later.")
-@click.option("--key", metavar="KEY", help="The same key asks for the same runs, however often.")
+@click.option("--reason", metavar="TEXT", help="A reason for the history.")
+@click.option("--key", metavar="KEY", help="An idempotency key: repeating the command with it starts no second runs.")
 @dry_run_option
 @output_option
 @with_client
@@ -37,9 +37,9 @@ def backfill(
     key: str | None,
     dry_run: bool,
 ) -> None:
-    """Run the instants of the job NAME in a past range, both ends included; prints the executions' ids.
+    """Run the instants of the job NAME in a past range, both ends included. Prints the executions' ids.
 
-    What its queue has no room for is asked for as that empties.
+    If the job's queue is full, the command waits for room and continues.
 
     \b
     Example:
@@ -47,23 +47,23 @@ def backfill(
     """
     query = {"namespace": client.server.namespace, "dry_run": dry_run or None}
     headers = {"Idempotency-Key": key or new_idempotency_key()}
-    lines = output in ("table", "wide", "name")
-    asked: dict[str, Any] = {}
-    since: str | None = start
-    while since is not None:
-        body = drop_none(**{"from": since, "to": end, "reason": reason})
+    prints_lines = output in ("table", "wide", "name")
+    total: dict[str, Any] = {}
+    next_start: str | None = start
+    while next_start is not None:
+        body = drop_none(**{"from": next_start, "to": end, "reason": reason})
         try:
-            found = client.call("POST", "jobs", name, "backfill", query=query, body=body, headers=headers).value
-        except RequestRefused as refused:  # it was sent some times by then, a second apart
-            if refused.status != _TOO_MANY or not asked:
+            reply = client.call("POST", "jobs", name, "backfill", query=query, body=body, headers=headers).value
+        except RequestRefused as refused:  # the client has retried it by then
+            if refused.status != _TOO_MANY_REQUESTS or not total:
                 raise
-            note(f"{asked['count']} runs asked for; going on from {since} when some of them have run")
+            note(f"{total['count']} runs requested; continuing from {next_start} when some of them have run")
             continue
-        since = found["next_from"]
-        for execution in found.get("execution_ids", ()) if lines else ():
+        next_start = reply["next_from"]
+        for execution in reply.get("execution_ids", ()) if prints_lines else ():
             emit(execution)
-        asked = found | {name: asked[name] + found[name] for name in ("count", "execution_ids") if name in asked}
-    if lines:
-        note(f"{asked['count']} runs {'would be ' if dry_run else ''}asked for")
+        total = reply | {field: total[field] + reply[field] for field in ("count", "execution_ids") if field in total}
+    if prints_lines:
+        note(f"{total['count']} runs {'would be ' if dry_run else ''}requested")
     else:
-        print_value(asked, output)
+        print_value(total, output)

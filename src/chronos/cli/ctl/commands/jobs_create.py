@@ -1,4 +1,4 @@
-"""``chronosctl jobs create``: a job of one task, said in options."""
+"""``chronosctl jobs create``: a job with one task, from options."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -13,49 +13,53 @@ from chronos.cli.output import note
 if TYPE_CHECKING:
     from chronos.cli.ctl.client import ApiClient
 
-OVERLAPS = ("skip", "allow", "queue", "replace")
-_WHEN = ("cron", "every", "at", "in", "schedule", "now")
+OVERLAPS = ("skip", "allow", "queue", "replace", "forbid")
+_SCHEDULE_OPTIONS = ("cron", "every", "at", "in", "schedule", "now")
 
 
 @jobs.command(short_help="Create a job.", context_settings={"ignore_unknown_options": False})
 @click.argument("name", metavar="NAME")
 @click.argument("argv", nargs=-1, metavar="[-- ARGV...]")
-@click.option("--cron", metavar="E", help="When: a cron expression.")
-@click.option("--every", metavar="D", help="When: again and again after a duration such as 90s.")
-@click.option("--at", metavar="T", help="When: once, at an instant.")
-@click.option("--in", "in_", metavar="D", help="When: once, a while from now.")
-@click.option("--now", is_flag=True, help="When: once, now.")
+@click.option("--cron", metavar="E", help="Run by a cron expression.")
+@click.option("--every", metavar="D", help="Run at an interval, such as 90s.")
+@click.option("--at", metavar="T", help="Run once, at an instant.")
+@click.option("--in", "in_", metavar="D", help="Run once, after a duration.")
+@click.option("--now", is_flag=True, help="Run once, now.")
 @click.option(
-    "--schedule", metavar="TEXT", help='When: in any other way, such as words, or "manual" for never by itself.'
+    "--schedule",
+    metavar="TEXT",
+    help='Run by any schedule, such as "every day at 9am", or "manual" to run only when triggered.',
 )
 @click.option(
     "--timezone",
     metavar="Z",
     shell_complete=complete_zone,
-    help="The schedule's zone, such as Europe/Paris.  [default: UTC]",
+    help="The schedule's time zone, such as Europe/Paris.  [default: UTC]",
 )
-@click.option("--url", metavar="U", help="What: send a request there.")
-@click.option("--method", metavar="M", help="With --url: the method.  [default: POST with --json, else GET]")
+@click.option("--url", metavar="U", help="Send an HTTP request to this URL.")
+@click.option("--method", metavar="M", help="With --url: the HTTP method.  [default: POST with --json, else GET]")
 @click.option("--json", "json_", type=Json(), metavar="JSON", help="With --url: the body; @FILE reads a file.")
-@click.option("--function", metavar="F", help="What: call a Python function that a worker knows by this name.")
-@click.option("--payload", type=Json(), metavar="JSON", help="What runs are given; @FILE reads a file.")
-@click.option("--description", metavar="TEXT", help="What it is for.")
-@click.option("--tag", "tags", multiple=True, metavar="KEY[=VALUE]", help="A tag; may be given many times.")
-@click.option("--retries", type=click.IntRange(0), metavar="N", help="How often it is tried again after a failure.")
-@click.option("--task-timeout", metavar="D", help="How long one try may take.")
-@click.option("--overlap", type=click.Choice(OVERLAPS), help="What to do while an earlier run is under way.")
-@click.option("--disabled", is_flag=True, help="Switched off, until `jobs enable`.")
+@click.option("--function", metavar="F", help="Call the Python function that a worker registers under this name.")
+@click.option("--payload", type=Json(), metavar="JSON", help="The payload of every run; @FILE reads a file.")
+@click.option("--description", metavar="TEXT", help="A description for people.")
+@click.option("--tag", "tags", multiple=True, metavar="KEY[=VALUE]", help="A tag; may be repeated.")
+@click.option("--retries", type=click.IntRange(0), metavar="N", help="The number of retries after a failure.")
+@click.option("--task-timeout", metavar="D", help="The time limit of one attempt.")
+@click.option(
+    "--overlap", type=click.Choice(OVERLAPS), help="What to do while an earlier run is active; forbid means skip."
+)
+@click.option("--disabled", is_flag=True, help="Create the job disabled.")
 @wait_options
 @dry_run_option
 @output_option
 @with_client
 def create(
-    client: "ApiClient", output: str, name: str, wait: bool, timeout: float | None, dry_run: bool, **said: Any
+    client: "ApiClient", output: str, name: str, wait: bool, timeout: float | None, dry_run: bool, **options: Any
 ) -> None:
     """Create the job NAME, which runs a command, sends a request or calls a function.
 
-    T is an RFC 3339 instant, D a duration such as 1h30m. The command comes last, after two dashes, and is run as it is,
-    without a shell. With --now, --wait waits for the run.
+    T is an RFC 3339 instant, D a duration such as 1h30m. The command comes last, after two dashes, and runs without a
+    shell. With --now, --wait waits for the run.
 
     \b
     Examples:
@@ -64,18 +68,18 @@ def create(
       chronosctl jobs create once --in 90s --dry-run -- echo later
       chronosctl jobs create greet --now --wait -- echo hi
     """
-    if wait and not said["now"]:
-        raise click.UsageError("--wait needs --now; another job is waited for with: chronosctl jobs run NAME --wait")
-    wanted = _job(name, said)
+    if wait and not options["now"]:
+        raise click.UsageError("--wait needs --now; for other jobs use: chronosctl jobs run NAME --wait")
+    definition = _build_job(name, options)
     job = client.call(
         "POST",
         "jobs",
         query={"namespace": client.server.namespace, "dry_run": dry_run or None},
-        body=wanted,
+        body=definition,
         headers={"Idempotency-Key": new_idempotency_key()},
     ).value
-    if output == "table" and (said["cron"] or said["schedule"]):
-        _explain(client, wanted)
+    if output == "table" and (options["cron"] or options["schedule"]):
+        _explain(client, definition)
     if dry_run:
         print_dry_run(job, output)
     elif wait:
@@ -83,63 +87,63 @@ def create(
 
         wait_and_print(client, job["last_execution"]["id"], output, timeout_s=timeout)
     else:
-        at = f", runs next at {format_instant(job['next_run_at'])}" if job["next_run_at"] else ""
+        at = f", next run {format_instant(job['next_run_at'])}" if job["next_run_at"] else ""
         print_changed_job(job, output, f"created{at}")
 
 
 def _explain(client: "ApiClient", job: dict[str, Any]) -> None:
-    """What words were taken for, and what changes of the clocks will do to it, as far as the server can tell."""
-    asked = {"schedule": job["schedule"], "key": job["name"], "count": 1, **drop_none(timezone=job.get("timezone"))}
+    """Print how the server reads the schedule, and its warnings about clock changes."""
+    request = {"schedule": job["schedule"], "key": job["name"], "count": 1, **drop_none(timezone=job.get("timezone"))}
     try:
-        found = client.call("POST", "schedule", "preview", body=asked).value
-    except click.ClickException:  # the job is there all the same
+        preview = client.call("POST", "schedule", "preview", body=request).value
+    except click.ClickException:  # the job exists; only the explanation is missing
         return
-    if isinstance(job["schedule"], str) and found.get("understood_as"):
-        note(f"understood as {found['understood_as']}, {found['timezone']}")
-    for warning in found["warnings"]:
+    if isinstance(job["schedule"], str) and preview.get("understood_as"):
+        note(f"understood as {preview['understood_as']}, {preview['timezone']}")
+    for warning in preview["warnings"]:
         note(f"! {warning['message']}")
 
 
-def _job(name: str, said: dict[str, Any]) -> dict[str, Any]:
-    """The job that options mean."""
-    job = {"name": name, "schedule": _schedule(said), **_target(said)}
+def _build_job(name: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Return the job that the options describe."""
+    job = {"name": name, "schedule": _build_schedule(options), **_build_target(options)}
     job |= drop_none(
-        timezone=said["timezone"],
-        description=said["description"],
-        payload=said["payload"],
-        overlap=said["overlap"],
-        task_timeout=said["task_timeout"],
-        max_retries=said["retries"],
-        enabled=False if said["disabled"] else None,
+        timezone=options["timezone"],
+        description=options["description"],
+        payload=options["payload"],
+        overlap=options["overlap"],
+        task_timeout=options["task_timeout"],
+        max_retries=options["retries"],
+        enabled=False if options["disabled"] else None,
     )
-    if said["tags"]:
-        job["tags"] = {key: value for key, _, value in (tag.partition("=") for tag in said["tags"])}
+    if options["tags"]:
+        job["tags"] = {key: value for key, _, value in (tag.partition("=") for tag in options["tags"])}
     return job
 
 
-def _schedule(said: dict[str, Any]) -> Any:
-    when = {kind: said.get(kind, said.get(f"{kind}_")) for kind in _WHEN}
-    named = [kind for kind, value in when.items() if value]
-    if len(named) != 1:
+def _build_schedule(options: dict[str, Any]) -> Any:
+    values = {kind: options.get(kind, options.get(f"{kind}_")) for kind in _SCHEDULE_OPTIONS}
+    kinds = [kind for kind, value in values.items() if value]
+    if len(kinds) != 1:
         problem = (
-            f"{' and '.join(f'--{kind}' for kind in named)} are both given" if named else "nothing says when it runs"
+            f"{' and '.join(f'--{kind}' for kind in kinds)} cannot be combined" if kinds else "the job has no schedule"
         )
         raise click.UsageError(f"{problem}; give one of --cron, --every, --at, --in, --now, --schedule")
-    [kind] = named
+    [kind] = kinds
     if kind in ("now", "schedule"):
-        return "now" if kind == "now" else when[kind]
-    return {kind: when[kind]}
+        return "now" if kind == "now" else values[kind]
+    return {kind: values[kind]}
 
 
-def _target(said: dict[str, Any]) -> dict[str, Any]:
-    targets = [what for what in ("url", "function", "argv") if said[what]]
+def _build_target(options: dict[str, Any]) -> dict[str, Any]:
+    targets = [option for option in ("url", "function", "argv") if options[option]]
     if len(targets) != 1:
-        problem = "more than one thing says" if targets else "nothing says"
-        raise click.UsageError(f"{problem} what it does; give one of --url U, --function F, or a command: -- ARGV...")
-    if (said["method"] or said["json_"] is not None) and not said["url"]:
-        raise click.UsageError("--method and --json go with --url")
-    if said["url"]:
-        return {"http": {"url": said["url"], **drop_none(method=said["method"], json=said["json_"])}}
-    if said["function"]:
-        return {"python": {"name": said["function"]}}
-    return {"command": {"argv": list(said["argv"])}}
+        problem = "the job has several targets" if targets else "the job has no target"
+        raise click.UsageError(f"{problem}; give one of --url U, --function F, or a command: -- ARGV...")
+    if (options["method"] or options["json_"] is not None) and not options["url"]:
+        raise click.UsageError("--method and --json need --url")
+    if options["url"]:
+        return {"http": {"url": options["url"], **drop_none(method=options["method"], json=options["json_"])}}
+    if options["function"]:
+        return {"python": {"name": options["function"]}}
+    return {"command": {"argv": list(options["argv"])}}

@@ -1,4 +1,4 @@
-"""``chronosctl schedule``: when a schedule runs, in numbers (``next``) and in words (``explain``). Offline."""
+"""``chronosctl schedule``: preview a schedule offline, as instants (``next``) or in words (``explain``)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from chronos.core.schedule.schedule import Schedule
     from chronos.core.schedule.timezones import Zone
 
-# Written out again, so that --help does not import the engine; a test keeps them equal to the engine's.
+# Copied from the core, so that --help does not import it. A test compares both.
 DIALECTS = ("auto", "standard", "seconds", "posix", "iso8601", "words")
 DST_POLICIES = ("robust", "literal")
 MAX_COUNT = 10_000
@@ -27,19 +27,19 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 class _Text(click.types.StringParamType):
-    """Text that every encoder takes: an argument that is not UTF-8 arrives as lone surrogates."""
+    """Text without lone surrogates, which stand for arguments that are not UTF-8."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         text = super().convert(value, param, ctx)
         try:
             text.encode()
         except UnicodeEncodeError:
-            self.fail("it is not valid UTF-8", param, ctx)
+            self.fail("not valid UTF-8", param, ctx)
         return text
 
 
 class PreviewOptions(TypedDict):
-    """The options that both commands share, as click hands them over."""
+    """The options that both commands share, as click passes them."""
 
     timezone: str | None
     dialect: str
@@ -54,9 +54,9 @@ class PreviewOptions(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Preview:
-    """``asked`` is the schedule as written, ``schedule`` the same counted from ``after_us`` if it has no start."""
+    """The parsed schedule, and the same schedule anchored at ``after_us`` with its next runs."""
 
-    schedule_as_written: "Schedule"
+    parsed: "Schedule"
     schedule: "Schedule"
     after_us: int
     runs_us: list[int]
@@ -65,33 +65,33 @@ class _Preview:
 def _one_argument(ctx: click.Context, _: click.Parameter, value: tuple[str, ...]) -> str:
     if len(value) != 1:
         example = f'{ctx.command_path} "0 9 * * 1-5"'
-        raise click.UsageError(f"EXPR has to be one argument; put it in quotes:\n  {example}", ctx)
+        raise click.UsageError(f"EXPR must be one argument; put it in quotes:\n  {example}", ctx)
     return value[0]
 
 
 def _preview_options(command: _Command) -> _Command:
     text = _Text()
     for decorate in (
-        click.option("--key", type=text, default="", help="What H hashes: a job's name."),
+        click.option("--key", type=text, default="", help="The text that H hashes, usually a job's name."),
         click.option(
             "--exclude",
             type=text,
             multiple=True,
             metavar="E",
-            help="Leave out a date, a range of dates (2026-12-24/2027-01-02) or what a cron expression matches. "
-            "May be given many times.",
+            help="Exclude a date, a range of dates (2026-12-24/2027-01-02) or the matches of a cron expression. "
+            "May be repeated.",
         ),
-        click.option("--end", type=text, metavar="T", help="The last instant at which it may run."),
-        click.option("--start", type=text, metavar="T", help="The first; intervals are counted from it."),
+        click.option("--end", type=text, metavar="T", help="The last possible instant."),
+        click.option("--start", type=text, metavar="T", help="The first possible instant; intervals count from it."),
         click.option(
             "--count",
             type=click.IntRange(1, MAX_COUNT),
             default=10,
             show_default=True,
             metavar="N",
-            help="How many runs.",
+            help="The number of runs.",
         ),
-        click.option("--after", type=text, metavar="T", help="Runs later than this instant.  [default: now]"),
+        click.option("--after", type=text, metavar="T", help="Show runs after this instant.  [default: now]"),
         click.option(
             "--dst",
             type=click.Choice(DST_POLICIES),
@@ -104,7 +104,7 @@ def _preview_options(command: _Command) -> _Command:
             type=click.Choice(DIALECTS),
             default="auto",
             show_default=True,
-            help="How to read EXPR; auto tells by its shape.",
+            help="How to read EXPR; auto detects it.",
         ),
         click.option(
             "--timezone",
@@ -119,9 +119,9 @@ def _preview_options(command: _Command) -> _Command:
     return command
 
 
-@click.group(short_help="Ask when a schedule runs, without a server.")
+@click.group(short_help="Preview a schedule, without a server.")
 def schedule() -> None:
-    """Ask when a schedule runs. Nothing has to be running, and nothing is sent anywhere.
+    """Preview a schedule. This works offline, without a server.
 
     A schedule is a cron expression, "@every 90s", an ISO 8601 interval, an instant, or plain words.
     """
@@ -131,10 +131,10 @@ def schedule() -> None:
 @_preview_options
 @output_option
 def next_(expression: str, output: str, **options: Unpack[PreviewOptions]) -> None:
-    """Print the next runs of EXPR: in its time zone and in UTC (wide: and how far apart they are), or in UTC alone.
+    """Print the next runs of EXPR in its time zone and in UTC; with -o wide also the time between them.
 
-    T is an RFC 3339 instant; without an offset it is a time in the schedule's zone. An interval without a start is
-    counted from --after.
+    T is an RFC 3339 instant; without an offset it is a time in the schedule's zone. An interval without a start counts
+    from --after.
 
     \b
     Examples:
@@ -156,14 +156,14 @@ def next_(expression: str, output: str, **options: Unpack[PreviewOptions]) -> No
         _emit_runs(preview, wide=output == "wide")
 
 
-@schedule.command(short_help="Say what a schedule means, when it runs, and what DST does to it.")
+@schedule.command(short_help="Explain a schedule and the effect of clock changes.")
 @_preview_options
 @output_option
 def explain(expression: str, output: str, **options: Unpack[PreviewOptions]) -> None:
-    """Say what EXPR means, when it runs next, and what changes of the clocks do to it within 12 months.
+    """Explain what EXPR means, when it runs next, and what clock changes do to it within 12 months.
 
-    T is an RFC 3339 instant; without an offset it is a time in the schedule's zone. An interval without a start is
-    counted from --after.
+    T is an RFC 3339 instant; without an offset it is a time in the schedule's zone. An interval without a start counts
+    from --after.
 
     \b
     Examples:
@@ -177,31 +177,31 @@ def explain(expression: str, output: str, **options: Unpack[PreviewOptions]) -> 
 
     preview = _preview(expression, options)
     zone = preview.schedule.zone
-    understood = to_canonical(expression, preview.schedule_as_written)
+    understood = to_canonical(expression, preview.parsed)
     if output == "name":
         emit(understood or expression)
         return
-    found = find_oddities(preview.schedule, preview.after_us, _one_year_after(preview.after_us))
+    changes = find_oddities(preview.schedule, preview.after_us, _one_year_after(preview.after_us))
     if output in ("table", "wide"):
-        _emit_explanation(preview, found, understood=understood, wide=output == "wide")
+        _emit_explanation(preview, changes, understood=understood, wide=output == "wide")
         return
-    runs = [{"utc": rfc3339(us), "local": _local(us, zone).isoformat()} for us in preview.runs_us]
-    odd = [
+    runs = [{"utc": rfc3339(us), "local": _local_time(us, zone).isoformat()} for us in preview.runs_us]
+    change_items = [
         {
             "kind": oddity.kind,
             "at": rfc3339(oddity.at_us),
             "wall": rfc3339(oddity.wall * SECOND_US).removesuffix("Z"),
             "message": oddity.message,
         }
-        for oddity in found
+        for oddity in changes
     ]
     explanation = {
         "expression": expression,
-        "words": preview.schedule_as_written.describe(),
+        "words": preview.parsed.describe(),
         "understood_as": understood,
         "timezone": zone.name,
         "next": runs,
-        "oddities": odd,
+        "oddities": change_items,
     }
     print_value(explanation, output)
 
@@ -212,7 +212,7 @@ def _preview(expression: str, options: PreviewOptions) -> _Preview:
     from chronos.core.schedule.parser import parse_schedule
     from chronos.errors import InvalidSchedule
 
-    schedule_as_written = parse_schedule(
+    parsed = parse_schedule(
         expression,
         timezone=options["timezone"],
         dialect=options["dialect"],
@@ -223,21 +223,19 @@ def _preview(expression: str, options: PreviewOptions) -> _Preview:
         key=options["key"],
     )
     after = options["after"]
-    after_us = _now_us() if after is None else parse_instant(after, schedule_as_written.zone)
+    after_us = _now_us() if after is None else parse_instant(after, parsed.zone)
     if after_us is None or not FIRST_US <= after_us <= LAST_US:
-        raise InvalidSchedule(
-            f"{after}", f'is "{after}", which is no date and time', subject="after", hint=_INSTANT_HINT
-        )
-    found = schedule_as_written.anchor(after_us)
+        raise InvalidSchedule(f"{after}", f'is "{after}", which is not an instant', subject="after", hint=_INSTANT_HINT)
+    anchored = parsed.anchor(after_us)
     runs_us: list[int] = []
-    run_us = found.next_us(after_us)
+    run_us = anchored.next_us(after_us)
     while run_us is not None and len(runs_us) < options["count"]:
         runs_us.append(run_us)
-        run_us = found.next_us(run_us)
-    return _Preview(schedule_as_written=schedule_as_written, schedule=found, after_us=after_us, runs_us=runs_us)
+        run_us = anchored.next_us(run_us)
+    return _Preview(parsed=parsed, schedule=anchored, after_us=after_us, runs_us=runs_us)
 
 
-_INSTANT_HINT = "write it like 2027-01-01T09:00:00Z"
+_INSTANT_HINT = "use an RFC 3339 instant such as 2027-01-01T09:00:00Z"
 
 
 def _now_us() -> int:
@@ -247,7 +245,7 @@ def _now_us() -> int:
 
 
 def _one_year_after(us: int) -> int:
-    """The same date of the next year; the 28th for 29 February."""
+    """Return the same date of the next year; 28 February for 29 February."""
     from chronos.core.calendar import DAY_S, LAST_US, SECOND_US, day_number, month_length, to_year_month_day
 
     day, of_day_us = divmod(us, DAY_S * SECOND_US)
@@ -258,10 +256,10 @@ def _one_year_after(us: int) -> int:
     return day * DAY_S * SECOND_US + of_day_us
 
 
-def _emit_explanation(preview: _Preview, found: "list[Oddity]", *, understood: str | None, wide: bool) -> None:
+def _emit_explanation(preview: _Preview, changes: "list[Oddity]", *, understood: str | None, wide: bool) -> None:
     from chronos.core.calendar import rfc3339
 
-    emit(preview.schedule_as_written.describe(), bold=True)
+    emit(preview.parsed.describe(), bold=True)
     if understood:
         emit(f"understood as {understood}")
     emit("")
@@ -270,10 +268,10 @@ def _emit_explanation(preview: _Preview, found: "list[Oddity]", *, understood: s
     else:
         emit(f"no run after {rfc3339(preview.after_us)}")
     emit("")
-    for oddity in found:
+    for oddity in changes:
         emit(oddity.message, mark="! ", fg="yellow")
-    if not found:
-        emit(f"No change of the clocks affects it in the 12 months from {rfc3339(preview.after_us)[:10]}.")
+    if not changes:
+        emit(f"No clock change affects it in the 12 months from {rfc3339(preview.after_us)[:10]}.")
 
 
 def _emit_runs(preview: _Preview, *, wide: bool) -> None:
@@ -281,7 +279,7 @@ def _emit_runs(preview: _Preview, *, wide: bool) -> None:
     from chronos.core.schedule.durations import format_duration
 
     zone = preview.schedule.zone
-    walls = [_local(us, zone) for us in preview.runs_us]
+    walls = [_local_time(us, zone) for us in preview.runs_us]
     finest = "microseconds" if any(wall.microsecond for wall in walls) else "seconds"
     if not any(wall.second or wall.microsecond for wall in walls):
         finest = "minutes"
@@ -299,8 +297,8 @@ def _clock_text(wall: "datetime", finest: str) -> str:
     return f"{text[:at]} {text[at:]}"
 
 
-def _local(us: int, zone: "Zone") -> "datetime":
-    """The zone's own clock at an instant; UTC's where the calendar ends, at the edges of its first and last year."""
+def _local_time(us: int, zone: "Zone") -> "datetime":
+    """Return the local time of a zone at an instant; UTC at the very start and end of the calendar."""
     from datetime import timedelta, timezone
 
     from chronos.core.calendar import SECOND_US, from_us

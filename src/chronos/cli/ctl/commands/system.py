@@ -1,4 +1,4 @@
-"""``chronosctl status``, ``cluster``, ``nodes``, ``queues``, ``ns`` and ``audit``: the server itself."""
+"""``chronosctl status``, ``cluster``, ``nodes``, ``queues``, ``ns`` and ``audit``: the state of the server."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from chronos.cli.ctl.client import ApiClient
 
 
-@click.command(short_help="How the server is.")
+@click.command(short_help="Show server status.")
 @watch_options
 @output_option
 @with_client
 def status(client: "ApiClient", output: str, every_s: float | None) -> None:
-    """Say how the server is: how many jobs there are, what is under way, and what its node says of itself.
+    """Show the status of the server: its jobs, its active executions and its node.
 
     \b
     Examples:
@@ -30,20 +30,20 @@ def status(client: "ApiClient", output: str, every_s: float | None) -> None:
     """
     address = hide_password(client.server.url)
 
-    def show(found: dict[str, Any], form: str) -> None:
+    def show(status: dict[str, Any], form: str) -> None:
         if form == "name":
             emit(address)
         elif form in ("table", "wide"):
-            print_fields({"server": address, **_flat(found)})
+            print_fields({"server": address, **_flatten(status)})
         else:
-            print_value(found, form)
+            print_value(status, form)
 
-    show_value(lambda: _status(client), show, output, every_s)
+    show_value(lambda: _get_status(client), show, output, every_s)
 
 
-@click.group(short_help="The server and its nodes.")
+@click.group(short_help="Show server status and nodes.")
 def cluster() -> None:
-    """Look at the servers that share a store as a whole.
+    """Show all servers that share a store.
 
     \b
     Example:
@@ -51,12 +51,12 @@ def cluster() -> None:
     """
 
 
-@cluster.command("status", short_help="How the server is, and its nodes.")
+@cluster.command("status", short_help="Show server status and nodes.")
 @watch_options
 @output_option
 @with_client
 def cluster_status(client: "ApiClient", output: str, every_s: float | None) -> None:
-    """Say how the server is, as `chronosctl status` does, and list the nodes that share its store.
+    """Show the status of the server, as `chronosctl status` does, and list the nodes that share its store.
 
     \b
     Example:
@@ -64,14 +64,14 @@ def cluster_status(client: "ApiClient", output: str, every_s: float | None) -> N
     """
     address = hide_password(client.server.url)
 
-    def show(found: dict[str, Any], form: str) -> None:
+    def show(state: dict[str, Any], form: str) -> None:
         if form not in ("table", "wide", "name"):
-            print_value(found, form)
+            print_value(state, form)
             return
         if form != "name":
-            print_fields({"server": address, **_flat(found["status"])})
+            print_fields({"server": address, **_flatten(state["status"])})
             emit("")
-        print_items(found["nodes"], form, NODES)
+        print_items(state["nodes"], form, NODES)
 
     def fetch() -> dict[str, Any]:
         return {"status": client.get("status"), "nodes": client.get("nodes")["items"]}
@@ -79,25 +79,25 @@ def cluster_status(client: "ApiClient", output: str, every_s: float | None) -> N
     show_value(fetch, show, output, every_s)
 
 
-def _status(client: "ApiClient") -> dict[str, Any]:
-    """The server's status. Raises ``KeyError`` for an answer of another kind of server."""
-    found: dict[str, Any] = client.get("status")
-    if "now" not in found:
+def _get_status(client: "ApiClient") -> dict[str, Any]:
+    """Return the server's status. Raises ``KeyError`` if the reply is not a status."""
+    status: dict[str, Any] = client.get("status")
+    if "now" not in status:
         raise KeyError("now")
-    return found
+    return status
 
 
-def _flat(found: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Objects within objects as dotted names."""
+def _flatten(value: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return nested objects as one object with dotted names."""
     flat: dict[str, Any] = {}
-    for name, value in found.items():
-        said = f"{prefix}{name}".replace("_", " ")
-        flat |= _flat(value, f"{said}.") if isinstance(value, dict) else {said: value}
+    for name, item in value.items():
+        label = f"{prefix}{name}".replace("_", " ")
+        flat |= _flatten(item, f"{label}.") if isinstance(item, dict) else {label: item}
     return flat
 
 
-def _object_of(entry: Mapping[str, Any]) -> str:
-    """What was changed; of dead letters, of which the log counts and names those that went together, the first."""
+def _format_subject(entry: Mapping[str, Any]) -> str:
+    """Return the changed resource. An entry about several dead letters shows the first id and a count."""
     if entry["action"] != "discard dead letters":
         return str(entry["subject"])
     first = str(entry["detail"])[:32]
@@ -115,54 +115,56 @@ NODES = Columns(
     },
     wide={"NUMBER": "number", "STOPPED": instant_column("stopped_at"), "LABELS": "labels"},
     name="name",
-    none="there are no nodes",
+    empty="no nodes",
 )
 QUEUES = Columns(
     usual={"QUEUE": "queue", "READY": "ready", "QUEUED": "queued", "RUNNING": "running", "WAITING": "waiting"},
     wide={"LABELS": "labels", "FUNCTIONS": "functions"},
     name="queue",
-    none="nothing is under way",
+    empty="no active executions",
 )
-NAMESPACES = Columns(usual={"NAME": "name"}, wide={}, name="name", none="there are no jobs, and so no namespaces")
+NAMESPACES = Columns(
+    usual={"NAME": "name"}, wide={}, name="name", empty="no namespaces; a namespace exists while it has jobs"
+)
 AUDIT = Columns(
-    usual={"AT": instant_column("at"), "WHO": "actor", "DID": "action", "TO": _object_of},
+    usual={"AT": instant_column("at"), "WHO": "actor", "DID": "action", "TO": _format_subject},
     wide={"NAMESPACE": "namespace", "FROM": "origin", "DETAIL": "detail"},
     name="subject",
-    none="nothing was changed",
+    empty="no changes",
 )
 
 nodes = make_listing(
     "nodes",
-    "Look at the nodes.",
+    "Show the nodes.",
     NODES,
-    lists="List the nodes that share the store, living or not.",
-    short_help="The nodes.",
+    list_text="List the nodes that share the store, alive or not.",
+    short_help="Show the nodes.",
     list_help="List the nodes.",
     options=(watch_options,),
 )
 queues = make_listing(
     "queues",
-    "Look at the queues.",
+    "Show the queues.",
     QUEUES,
-    lists="Say how much stands in each queue: ready, queued behind another, running, waiting.",
-    short_help="How much stands in each queue.",
+    list_text="Show how many executions of each queue are ready, queued, running and waiting.",
+    short_help="Show queue depths.",
     options=(watch_options,),
 )
 namespaces = make_listing(
     "ns",
-    "Look at the namespaces.",
+    "Show the namespaces.",
     NAMESPACES,
-    lists="List the namespaces that have jobs.",
+    list_text="List the namespaces that have jobs.",
     path="namespaces",
-    short_help="The namespaces.",
+    short_help="Show the namespaces.",
     list_help="List the namespaces.",
 )
 audit = make_listing(
     "audit",
-    "Look at what was changed.",
+    "Show the audit log.",
     AUDIT,
-    lists="List who changed what, newest first.",
-    short_help="Who changed what.",
-    said=" --limit 5",
+    list_text="List the changes and their authors, newest first.",
+    short_help="Show who changed what.",
+    example_options=" --limit 5",
     options=(limit_option(50),),
 )

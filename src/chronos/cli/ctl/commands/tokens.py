@@ -1,4 +1,4 @@
-"""``chronosctl tokens`` and ``users``: who may come in."""
+"""``chronosctl tokens`` and ``users``: API tokens, and the users of the configuration."""
 
 from typing import TYPE_CHECKING
 
@@ -23,19 +23,19 @@ TOKENS = Columns(
     },
     wide={"CREATED": instant_column("created_at"), "BY": "created_by"},
     name="name",
-    none="there are no tokens",
+    empty="no tokens",
 )
 USERS = Columns(
     usual={"NAME": "name", "ROLE": "role", "NAMESPACES": lambda user: user["namespaces"] or "all"},
     wide={},
     name="name",
-    none="there are no users",
+    empty="no users",
 )
 
 
-@click.group(short_help="API tokens.")
+@click.group(short_help="Manage API tokens.")
 def tokens() -> None:
-    """List, create and delete the tokens that programs show to a server.
+    """List, create and delete API tokens, the credentials of programs.
 
     \b
     Example:
@@ -45,7 +45,7 @@ def tokens() -> None:
 
 tokens.add_command(
     list_command(
-        "List tokens by name: what they may do, and until when. Their texts are not kept anywhere.",
+        "List tokens by name, with role and expiry. The tokens themselves are not stored.",
         TOKENS,
         path="tokens",
         example="tokens list",
@@ -56,9 +56,13 @@ tokens.add_command(
 
 @tokens.command(short_help="Create a token.")
 @click.argument("name", metavar="NAME")
-@click.option("--role", type=click.Choice(ROLES), default="viewer", show_default=True, help="What it may do.")
-@click.option("--in-namespace", "spaces", multiple=True, metavar="NS", help="Only there; may be given many times.")
-@click.option("--expires", metavar="T", help="The instant from which on it is worth nothing.")
+@click.option(
+    "--role", type=click.Choice(ROLES), default="viewer", show_default=True, help="The permissions of the token."
+)
+@click.option(
+    "--in-namespace", "namespaces", multiple=True, metavar="NS", help="Only in this namespace; may be repeated."
+)
+@click.option("--expires", metavar="T", help="The instant at which the token expires.")
 @dry_run_option
 @output_option
 @with_client
@@ -67,34 +71,34 @@ def create(
     output: str,
     name: str,
     role: str,
-    spaces: tuple[str, ...],
+    namespaces: tuple[str, ...],
     expires: str | None,
     dry_run: bool,
 ) -> None:
-    """Create the token NAME and print it: this once, so keep it.
+    """Create the token NAME and print it. It is shown only once.
 
     \b
     Example:
       chronosctl tokens create ci --role operator
     """
-    body = drop_none(name=name, role=role, namespaces=list(spaces) or None, expires_at=expires)
-    found = client.call("POST", "tokens", query={"dry_run": dry_run or None}, body=body).value
+    body = drop_none(name=name, role=role, namespaces=list(namespaces) or None, expires_at=expires)
+    reply = client.call("POST", "tokens", query={"dry_run": dry_run or None}, body=body).value
     if output in ("json", "jsonl", "yaml"):
-        print_value(found, output)
+        print_value(reply, output)
     elif dry_run:
         note(f"{name} would be created")
     else:
-        emit(found["token"])
-        note("it is shown this once; put it into CHRONOS_TOKEN")
+        emit(reply["token"])
+        note("shown only this once; put it into CHRONOS_TOKEN")
 
 
 @tokens.command(short_help="Delete a token.")
 @click.argument("name", metavar="NAME")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @dry_run_option
 @with_client
 def delete(client: "ApiClient", name: str, yes: bool, dry_run: bool) -> None:
-    """Delete the token NAME; whoever uses it is nobody from now on.
+    """Delete the token NAME. It stops working immediately.
 
     \b
     Example:
@@ -109,27 +113,27 @@ def delete(client: "ApiClient", name: str, yes: bool, dry_run: bool) -> None:
 
 users = make_listing(
     "users",
-    "Look at the users, and unlock them.",
+    "Show and unlock users.",
     USERS,
-    lists="List the users of the server's configuration.",
-    short_help="The users.",
+    list_text="List the users of the server's configuration.",
+    short_help="Show and unlock users.",
     list_help="List the users.",
 )
 
 
-@users.command(short_help="Let a user try again.")
+@users.command(short_help="Unlock a user.")
 @click.argument("name", metavar="NAME")
 @dry_run_option
 @output_option
 @with_client
 def unlock(client: "ApiClient", output: str, name: str, dry_run: bool) -> None:
-    """Let the user NAME, locked out by wrong passwords, try again at once.
+    """Unlock the user NAME, who is locked out after wrong passwords.
 
-    Each node counts wrong passwords for itself: of several, ask each of them with --server.
+    Each node counts wrong passwords separately. With several nodes, unlock the user on each one with --server.
 
     \b
     Example:
       chronosctl users unlock ana
     """
-    found = client.call("POST", "users", name, "unlock", query={"dry_run": dry_run or None}).value
-    print_result(found, output, name, f"{'would be ' if dry_run else ''}unlocked on {found['node']}")
+    reply = client.call("POST", "users", name, "unlock", query={"dry_run": dry_run or None}).value
+    print_result(reply, output, name, f"{'would be ' if dry_run else ''}unlocked on {reply['node']}")

@@ -53,10 +53,10 @@ def to_cron(sentence: Sentence) -> Cron:
     weekdays = sentence.weekdays
     if sentence.calendar_unit == "week" and not weekdays:
         weekdays = _SUNDAY
-    of_month = bool(days.days or days.last or days.nearest)
-    of_week = bool(weekdays or days.nth)
-    _check_combination(sentence, of_month=of_month, of_week=of_week)
-    if of_month or days.nth:
+    has_month_days = bool(days.days or days.last or days.nearest)
+    has_weekdays = bool(weekdays or days.nth)
+    _check_combination(sentence, has_month_days=has_month_days, has_weekdays=has_weekdays)
+    if has_month_days or days.nth:
         exclude_days(sentence)
     else:
         weekdays = (weekdays or ALL_WEEKDAYS) & ~sentence.excluded_weekdays
@@ -70,9 +70,9 @@ def to_cron(sentence: Sentence) -> Cron:
         seconds=seconds,
         minutes=minutes,
         hours=hours,
-        days=days.days if of_month else ALL_DAYS,
+        days=days.days if has_month_days else ALL_DAYS,
         months=months,
-        weekdays=weekdays if of_week or not of_month else ALL_WEEKDAYS,
+        weekdays=weekdays if has_weekdays or not has_month_days else ALL_WEEKDAYS,
         last=days.last,
         nearest=days.nearest,
         nth=days.nth,
@@ -187,10 +187,10 @@ def _window_fields(sentence: Sentence, window: tuple[int, int, bool], step: tupl
     return _steps(ALL_SIXTY, every) if name == "second" else 1, minutes, hours, starred
 
 
-def _product(of_day: range) -> tuple[int, int] | None:
+def _product(minutes_of_day: range) -> tuple[int, int] | None:
     """Return the masks of minutes and hours if these minutes of the day are their product, else None."""
-    minutes, hours = _mask([m % 60 for m in of_day]), _mask([m // 60 % 24 for m in of_day])
-    return (minutes, hours) if len(of_day) == minutes.bit_count() * hours.bit_count() else None
+    minutes, hours = _mask([m % 60 for m in minutes_of_day]), _mask([m // 60 % 24 for m in minutes_of_day])
+    return (minutes, hours) if len(minutes_of_day) == minutes.bit_count() * hours.bit_count() else None
 
 
 def _steps(mask: int, step: int) -> int:
@@ -234,10 +234,10 @@ def _merge_groups(sentence: Sentence) -> tuple[Days, int]:
     groups = sentence.day_groups
     merged = Days()
     months = sentence.months
-    for days, of in groups:
+    for days, group_months in groups:
         merged |= days
-        months |= of or 0
-    named_months = [of for _, of in groups if of is not None]
+        months |= group_months or 0
+    named_months = [group_months for _, group_months in groups if group_months is not None]
     if not named_months:
         return merged, months
     if sentence.months or sentence.weekdays:
@@ -249,12 +249,12 @@ def _merge_groups(sentence: Sentence) -> tuple[Days, int]:
     return merged, months
 
 
-def _check_combination(sentence: Sentence, *, of_month: bool, of_week: bool) -> None:
+def _check_combination(sentence: Sentence, *, has_month_days: bool, has_weekdays: bool) -> None:
     either, both = "either" in sentence.positions, "both" in sentence.positions
-    if of_month and of_week and either == both:
+    if has_month_days and has_weekdays and either == both:
         hint = 'say "or" when one of them is enough, "if it is Monday" when both must hold'
         raise sentence.error("weekdays", "names days of the month and of the week", hint)
-    if not (of_month and of_week):
+    if not (has_month_days and has_weekdays):
         if either:
             raise sentence.error("either", 'has "or" between days of the same kind', 'say "and"')
         if both:

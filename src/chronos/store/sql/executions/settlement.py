@@ -68,7 +68,7 @@ class HotPath(Protocol):
 
 
 class SettlementHandler:
-    """Ends executions."""
+    """Ends executions: settle, cancel, reap, skip."""
 
     def __init__(self, d: Dialect, hot: HotPath, gates: GateQueue, records: AppendOnlyTables) -> None:
         self._hot, self._gates, self._records = hot, gates, records

@@ -27,7 +27,7 @@ class ExistingJobs(NamedTuple):
 
 
 class JobLookup:
-    """Reads ``ExistingJobs``."""
+    """Looks up names and lanes."""
 
     def __init__(self, d: Dialect) -> None:
         names = d.rows(1, _NAMES)
