@@ -198,7 +198,7 @@ class Engine:
             await asyncio.gather(loops, return_exceptions=True)
         await self._executor.drop_all()
 
-    async def failed(self) -> None:
+    async def wait_until_stopped(self) -> None:
         """Wait until the engine has stopped. Raises the error that stopped it, if ``stop`` did not."""
         if self._loops is not None:
             await asyncio.shield(self._loops)
@@ -247,7 +247,7 @@ class Engine:
                     loops.create_task(self._admission.run(), name="chronos-admission")
                 )
                 recovery = self._admission.recovery_loop.run()
-                self._claim_and_admission_tasks.append(loops.create_task(recovery, name="chronos-catching-up"))
+                self._claim_and_admission_tasks.append(loops.create_task(recovery, name="chronos-recovery"))
 
     def _set_peers(self, peers: tuple[int, ...]) -> None:
         self._admission.peers = peers

@@ -108,14 +108,14 @@ class _InstalledStandIns:
         """Put a stand-in before the current stream."""
         if name not in _SYS:
             return
-        stream_now, stand_in = _SYS[name], self.current[name]
-        if isinstance(stream_now, StdoutStandIn):
-            self.current[name] = stream_now
+        installed, stand_in = _SYS[name], self.current[name]
+        if isinstance(installed, StdoutStandIn):
+            self.current[name] = installed
         else:
-            if stand_in is None or stand_in.original is not stream_now:
+            if stand_in is None or stand_in.original is not installed:
                 self.sequence += 1
-                stand_in = StdoutStandIn(stream_now, self.sequence)
-            if _SYS[name] is stream_now:
+                stand_in = StdoutStandIn(installed, self.sequence)
+            if _SYS[name] is installed:
                 _SYS[name] = self.current[name] = stand_in
 
     def remove(self, name: str) -> None:
@@ -123,10 +123,10 @@ class _InstalledStandIns:
 
         A stand-in that other code puts back later copies nothing.
         """
-        stream_now, self.current[name] = _SYS.get(name), None
-        if isinstance(stream_now, StdoutStandIn):
-            stream = stream_now.original
-            if _SYS[name] is stream_now:
+        installed, self.current[name] = _SYS.get(name), None
+        if isinstance(installed, StdoutStandIn):
+            stream = installed.original
+            if _SYS[name] is installed:
                 _SYS[name] = stream
 
 
