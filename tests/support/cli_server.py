@@ -1,4 +1,4 @@
-"""A real server on a loopback socket, in a thread of its own, with a node behind it that does the work."""
+"""A real server on a loopback socket, in a thread, with a node that runs its jobs."""
 
 import asyncio
 import json
@@ -20,12 +20,12 @@ from chronos.clock import SystemClock
 from chronos.engine.options import EngineOptions
 from chronos.runners.python.function_registry import FunctionRegistry
 
-#: argon2id of "secret", with the cheapest parameters: what is tested is not the hash.
+#: argon2id of "secret", with the cheapest parameters, since the hash is not under test.
 SECRET = "$argon2id$v=19$m=8,t=1,p=1$VEw03TFcvDv2G7ugb9Eysg$aKmFDcBGinTPOjTDd2NVZp0VIldjgpZ0Ke0RQx0mTo0"
 
 
 def interrupt(process: "subprocess.Popen[Any]") -> None:
-    """Press Ctrl-C until a program ends: Python drops an interrupt that comes in the midst of an import."""
+    """Send SIGINT until a program ends, because Python drops an interrupt that comes during an import."""
     while process.poll() is None:
         process.send_signal(signal.SIGINT)
         with suppress(subprocess.TimeoutExpired):
@@ -33,35 +33,35 @@ def interrupt(process: "subprocess.Popen[Any]") -> None:
 
 
 class Served:
-    """A server that runs, and ways to ask it: as a program would, and as ``chronosctl`` does."""
+    """A running server, with calls to its API and to ``chronosctl``."""
 
     def __init__(self, url: str) -> None:
         self.url = url
 
     def rest(self, path: str) -> Any:
-        """What the API answers itself."""
+        """GET a JSON value from the API."""
         with urllib.request.urlopen(f"{self.url}/api/v1{path}") as response:
             return json.load(response)
 
     def ctl(self, *arguments: str, code: int = 0, input: str | None = None, env: Mapping[str, str] = {}) -> Result:
-        """Run ``chronosctl``; it has to end with this exit code."""
-        said = {"CHRONOS_SERVER": self.url, "CHRONOS_TOKEN": "", "NO_COLOR": "1", **env}
-        result = CliRunner().invoke(chronosctl, list(arguments), input=input, env=said)
+        """Run ``chronosctl``, and assert its exit code."""
+        variables = {"CHRONOS_SERVER": self.url, "CHRONOS_TOKEN": "", "NO_COLOR": "1", **env}
+        result = CliRunner().invoke(chronosctl, list(arguments), input=input, env=variables)
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception
         assert result.exit_code == code, f"{arguments}: {result.exit_code}\n{result.output}"
         return result
 
     def json(self, *arguments: str) -> Any:
-        """What ``chronosctl … -o json`` prints."""
+        """The output of ``chronosctl … -o json``."""
         return json.loads(self.ctl(*arguments, "-o", "json").stdout)
 
     def create(self, name: str = "hello", *argv: str, schedule: str = "manual") -> None:
-        """A job of a command."""
+        """Create a job that runs a command."""
         self.ctl("jobs", "create", name, "--schedule", schedule, "--retries", "0", "--", *(argv or ("echo", "hi")))
 
     def run(self, name: str = "hello") -> str:
-        """The id of a run that is over, however it ended."""
+        """Run a job and wait for its end. Returns the execution id."""
         result = CliRunner().invoke(
             chronosctl, ["jobs", "run", name, "--wait", "-o", "name"], env={"CHRONOS_SERVER": self.url}
         )
@@ -78,7 +78,7 @@ def serving(
     works: bool = True,
     max_pending: int | None = None,
 ) -> Iterator[Served]:
-    """A server for as long as the block lasts."""
+    """Run a server while the context is entered."""
     loop = asyncio.new_event_loop()
     stack = AsyncExitStack()
     thread = threading.Thread(target=loop.run_forever, daemon=True)

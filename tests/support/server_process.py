@@ -1,4 +1,4 @@
-"""A server as a process: the installed script, a real socket on a free port, its streams and signals."""
+"""A server process: the installed program, a real socket on a free port, its streams and signals."""
 
 import json
 import os
@@ -17,17 +17,17 @@ from typing import Any, Self
 
 CHRONOS = Path(sys.executable).with_name("chronos")
 PATIENCE_S = 60.0
-#: The example configuration of the product's requirements, as it stands there.
+#: The example configuration of the product's requirements, unchanged.
 EXAMPLE = Path(__file__).parent.parent / "data" / "requirements.yaml"
 
 
 def environment(**variables: str) -> dict[str, str]:
-    """Nothing of whoever runs the tests but the path."""
+    """An environment with only the path of the current one."""
     return {"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8", **variables}
 
 
 def free_port() -> int:
-    """One that stays free until it is used: not of those that whoever asks for any port is given."""
+    """A port that stays free: it is outside the range from which the system chooses ports."""
     while True:
         port = random.SystemRandom().randrange(10_000, 30_000)
         with suppress(OSError), socket.create_server(("127.0.0.1", port)):
@@ -35,7 +35,7 @@ def free_port() -> int:
 
 
 def run(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """A command that ends by itself."""
+    """Run a command to its end."""
     return subprocess.run(
         [CHRONOS, *arguments],
         cwd=folder,
@@ -48,7 +48,7 @@ def run(folder: Path, *arguments: str, **variables: str) -> subprocess.Completed
 
 
 class Process:
-    """``chronos server`` with these arguments; it listens on a free port unless they name one."""
+    """``chronos server`` with these arguments. It listens on a free port unless they name one."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Process:
         self.close()
 
     def ready(self) -> "Process":
-        """Wait until it has greeted."""
+        """Wait until the server has printed its greeting."""
         assert self._process.stdout is not None
         for line in self._process.stdout:
             self.greeting += line
@@ -88,14 +88,14 @@ class Process:
                 self.url = line.split()[1]
             if line.startswith("  stop"):
                 break
-        assert self.url, f"it did not start: {self.errors}"
+        assert self.url, f"the server did not start: {self.errors}"
         return self
 
     def send(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
 
     def wait(self) -> int:
-        """Its exit status."""
+        """Wait for the end. Returns the exit status."""
         return self._process.wait(PATIENCE_S)
 
     @property
@@ -103,12 +103,12 @@ class Process:
         return self._process.pid
 
     def first_job(self) -> list[str]:
-        """The commands that it suggests to a new user, as it prints them behind its greeting."""
+        """The commands that the greeting suggests to a new user."""
         assert self._process.stdout is not None
         lines: list[str] = []
         while not (lines and "executions watch" in lines[-1]):
             lines.append(self._process.stdout.readline())
-            assert lines[-1], "it suggests nothing"
+            assert lines[-1], "the greeting suggests nothing"
         return [line.strip() for line in lines if line.startswith("  chronosctl")]
 
     @property
@@ -120,12 +120,12 @@ class Process:
         return self._errors.read_text()
 
     def first_line(self) -> str:
-        """The first that it writes to the standard output."""
+        """Read the first line of standard output."""
         assert self._process.stdout is not None
         return self._process.stdout.readline()
 
     def rest(self) -> str:
-        """What it still wrote, once it is over."""
+        """The remaining output, after the end."""
         assert self._process.stdout is not None
         return self._process.stdout.read()
 
@@ -136,35 +136,35 @@ class Process:
         if self._process.stdout is not None:
             self._process.stdout.close()
 
-    # --- asking
+    # --- requests
 
     def get(self, path: str, **headers: str) -> tuple[int, str]:
-        """Status and body."""
-        return self._ask(urllib.request.Request(self.url + path, headers=headers))
+        """GET a path. Returns the status and the body."""
+        return self._send(urllib.request.Request(self.url + path, headers=headers))
 
     def post(self, path: str, body: Any, **headers: str) -> Any:
-        """What it answers; an error fails the test."""
+        """POST a JSON value, and assert success."""
         headers["Content-Type"] = "application/json"
         request = urllib.request.Request(self.url + path, data=json.dumps(body).encode(), headers=headers)
-        status, text = self._ask(request)
+        status, text = self._send(request)
         assert status < 300, text
         return json.loads(text)
 
     def read(self, path: str) -> Any:
-        """A JSON answer."""
+        """GET a JSON value, and assert success."""
         status, text = self.get(path)
         assert status == 200, text
         return json.loads(text)
 
-    def until(self, path: str, found: Any) -> Any:
-        """Ask until the answer is as wanted."""
+    def until(self, path: str, condition: Any) -> Any:
+        """GET a path until its value meets a condition."""
         end_s = time.monotonic() + PATIENCE_S
-        while not found(answer := self.read(path)):
+        while not condition(answer := self.read(path)):
             assert time.monotonic() < end_s, answer
             time.sleep(0.02)
         return answer
 
-    def _ask(self, request: urllib.request.Request) -> tuple[int, str]:
+    def _send(self, request: urllib.request.Request) -> tuple[int, str]:
         try:
             with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
                 return answer.status, answer.read().decode()
