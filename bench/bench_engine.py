@@ -1,10 +1,10 @@
 """A whole node: executions per second from end to end, lateness, webhooks, commands, graphs, and the cost of waiting.
 
-``BENCH_RUNS`` sets the executions per rate (20,000); slower rivals and work get a part of them. Rates are per second and
-durable, with full history. Each is measured three times, in turn with its rivals, and the medians are shown. "bare" is
-the least code that does the same work: for functions the statements of admit, claim and settle in batches of 1,000 with
-an empty coroutine, for webhooks aiohttp's client, for commands asyncio's processes. ``docs/benchmarks.md`` explains the
-rows.
+``BENCH_RUNS`` sets the executions per rate (20,000); slower rivals and work get a part of them. Rates are per second
+and durable, with full history. Each is measured three times, in turn with its rivals, and the medians are shown. "bare"
+is the least code that does the same work: for functions the statements of admit, claim and settle in batches of 1,000
+with an empty coroutine, for webhooks aiohttp's client, for commands asyncio's processes. ``docs/benchmarks.md``
+explains the rows.
 """
 
 import asyncio

@@ -83,7 +83,7 @@ def huey_rate(count: int) -> float:
 def huey_graph_rate(count: int) -> float:
     """Pipelines of three tasks per second, each task with a payload and a stored result, in four threads.
 
-    A finished task enqueues the next one, with its own result too, which our tasks do not get. There is no record of a
+    A finished task enqueues the next one, with its own result too, which our tasks do not get. It keeps no record of a
     whole pipeline, and a pipeline whose task is lost never continues.
     """
     with _huey() as huey:
