@@ -1,4 +1,4 @@
-"""The benchmarks' table shows ratios and goals, and their backlogs run to the end."""
+"""Benchmarks: the table of ratios and goals, and backlogs that run to the end."""
 
 import asyncio
 from pathlib import Path
@@ -28,7 +28,7 @@ def test_the_table_has_a_column_per_library() -> None:
     ]
 
 
-def test_the_table_has_the_goals_where_there_are_some() -> None:
+def test_the_table_shows_goals() -> None:
     goal = Goal(must=0.7, aim=1, against="x")
     rows = [
         Row(case="a", unit="/s", ours=8, others={"x": 10}, higher_is_better=True, goal=goal),
@@ -49,12 +49,12 @@ def test_the_table_has_the_goals_where_there_are_some() -> None:
         (1.5, "≥ 0.7 × x: missed"),
     ],
 )
-def test_a_goal_against_another_is_a_ratio(theirs: float, verdict: str) -> None:
+def test_a_goal_against_another_library_is_a_ratio(theirs: float, verdict: str) -> None:
     goal = Goal(must=0.7, aim=1, against="x")
     assert Row(case="", unit="/s", ours=1, others={"x": theirs}, higher_is_better=True, goal=goal).verdict() == verdict
 
 
-def test_a_goal_of_our_own_is_a_figure() -> None:
+def test_a_goal_without_a_library_is_an_absolute_value() -> None:
     assert Row(case="", unit="ms", ours=9, goal=Goal(must=10)).verdict() == "≤ 10 ms: met"
     assert Row(case="", unit="ms", ours=11, goal=Goal(must=10)).verdict() == "≤ 10 ms: missed"
     many = Goal(must=15_000)

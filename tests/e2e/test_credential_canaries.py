@@ -180,7 +180,7 @@ def test_no_response_shows_a_credential(start: Start, echo: str) -> None:
         seen[f"delete {job['name']}"] = read_text(api, "DELETE", f"/api/v1/jobs/{job['name']}")
     process.send(signal.SIGTERM)
     process.wait()
-    seen["standard error"], seen["standard output"] = process.errors, process.greeting + process.rest()
+    seen["standard error"], seen["standard output"] = process.errors, process.banner + process.rest()
     assert "the server answered 500" in seen["standard error"]
 
     shown = {asked: found for asked, text in seen.items() if (found := canary.find_in(text))}

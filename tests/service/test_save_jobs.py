@@ -1,4 +1,4 @@
-"""Many jobs at once: some new, some not, in several portions, and what they share."""
+"""Saving many jobs: new and existing ones, in several portions, with shared parts."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from tests.support.service_world import CHECKS, HOUR_US, START_US, World, in_wor
 
 
 async def save(world: World, jobs: list[dict[str, Any]]) -> list[str]:
-    """What became of each."""
+    """Save the drafts; returns the result of each."""
     results = await world.saver.save_each([world.jobs.read(job) for job in jobs])
     assert len(results) == len(jobs)
     told = []
@@ -24,13 +24,13 @@ async def save(world: World, jobs: list[dict[str, Any]]) -> list[str]:
     return told
 
 
-def test_new_ones_among_those_that_are_there() -> None:
+def test_new_jobs_among_existing_ones_are_created() -> None:
     async def case(world: World) -> None:
         names = [f"job-{n:02}" for n in range(20)]
         await save(world, [shape(names[5]), shape(names[7], description="old")])
         await world.save(names[9])
         await world.jobs.delete(names[9])
-        await world.save(names[9])  # there once more, which its name does not tell
+        await world.save(names[9])  # created again, so its id does not follow from its name
         told = await save(world, [shape(name) for name in names])
         expected = dict.fromkeys(names, "created 1") | {names[5]: "same 1", names[7]: "changed 2", names[9]: "same 1"}
         assert told == list(expected.values())
@@ -41,7 +41,7 @@ def test_new_ones_among_those_that_are_there() -> None:
     in_world(case)
 
 
-def test_one_instant_that_has_passed_does_not_hold_up_the_others() -> None:
+def test_a_past_instant_does_not_affect_other_jobs() -> None:
     async def case(world: World) -> None:
         await world.save("at", schedule="2027-01-01T00:30:00Z")
         world.tick(HOUR_US)
@@ -56,7 +56,7 @@ def test_one_instant_that_has_passed_does_not_hold_up_the_others() -> None:
 
 
 def test_portions_are_saved_in_order() -> None:
-    """The last of those that say something else about the same job is right, in whichever portion they are."""
+    """The last definition of a job wins, in whichever portion it is."""
 
     async def case(world: World) -> None:
         jobs = [shape(f"job-{n}") for n in range(CHUNK)]
@@ -68,7 +68,7 @@ def test_portions_are_saved_in_order() -> None:
     in_world(case)
 
 
-def test_a_job_may_follow_one_of_a_later_portion() -> None:
+def test_an_upstream_job_may_be_in_a_later_portion() -> None:
     async def case(world: World) -> None:
         jobs: list[dict[str, Any]] = [{"name": "down", "after": ["up"], "command": {"argv": ["true"]}}]
         jobs += [shape(f"job-{n}") for n in range(CHUNK)]
@@ -78,8 +78,8 @@ def test_a_job_may_follow_one_of_a_later_portion() -> None:
     in_world(case)
 
 
-def test_a_chain_may_be_named_from_its_end() -> None:
-    """Each follows one of a later portion, and one follows what is not there."""
+def test_a_chain_of_jobs_may_be_given_in_reverse() -> None:
+    """Each job follows one of a later portion, and one follows a job that does not exist."""
 
     def link(number: int) -> dict[str, Any]:
         return {"name": f"link-{number}", "after": [f"link-{number + 1}"], "command": {"argv": ["true"]}}
@@ -94,8 +94,8 @@ def test_a_chain_may_be_named_from_its_end() -> None:
     in_world(case)
 
 
-def test_what_is_shared_is_what_each_would_find() -> None:
-    """Whatever order the instants are asked in, and whichever jobs came before."""
+def test_shared_plans_equal_individual_ones() -> None:
+    """Independent of the order of instants and of the jobs planned before."""
     reader, planner = JobReader(CHECKS), BatchPlanner(NOTHING_SET)
     schedules = ["0 * * * *", "@every 7m", "H * * * *", "2027-01-01T00:00:20Z", "30 9 * * 1-5", "R3/PT1H"]
     jobs = [shape(f"{name}-{n}", schedule=text) for n, text in enumerate(schedules) for name in ("a", "b")]

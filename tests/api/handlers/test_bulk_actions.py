@@ -1,4 +1,4 @@
-"""The same done to many jobs: which are meant, what becomes of each, and who may."""
+"""Bulk actions: selection, results per job, and permissions."""
 
 import asyncio
 from typing import Any
@@ -31,7 +31,7 @@ async def states(world: World) -> dict[str, str]:
     return {job["name"]: job["state"] for job in (await world.get("/jobs"))["items"]}
 
 
-def test_switching_what_is_chosen() -> None:
+def test_state_changes_apply_to_the_selected_jobs() -> None:
     async def case(world: World) -> None:
         await some_jobs(world)
         body = {"action": "pause", "reason": "moving"}
@@ -69,7 +69,7 @@ def test_switching_what_is_chosen() -> None:
     in_world(case)
 
 
-def test_several_tags_have_to_be_there_all() -> None:
+def test_several_tags_must_all_match() -> None:
     async def case(world: World) -> None:
         await some_jobs(world)
         both = "tag=team=billing&tag=stage=live"
@@ -85,7 +85,7 @@ def test_several_tags_have_to_be_there_all() -> None:
     in_world(case)
 
 
-def test_a_choice_that_would_read_everything_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_selection_that_would_read_too_many_pages_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job_selection, "_MAX_PAGES", 1)
     monkeypatch.setattr(job_selection, "_PAGE", 2)
 
@@ -99,7 +99,7 @@ def test_a_choice_that_would_read_everything_is_refused(monkeypatch: pytest.Monk
     in_world(case)
 
 
-def test_running_many() -> None:
+def test_many_jobs_can_be_triggered() -> None:
     async def case(world: World) -> None:
         await some_jobs(world)
         key = {"Idempotency-Key": "once"}
@@ -122,7 +122,7 @@ def test_running_many() -> None:
     in_world(case)
 
 
-def test_the_queue_has_room_for_so_many() -> None:
+def test_triggers_beyond_the_queue_limit_fail() -> None:
     async def case(world: World) -> None:
         await some_jobs(world)
         asked = await world.post("/jobs/actions", {"action": "trigger", "all": True})
@@ -133,7 +133,7 @@ def test_the_queue_has_room_for_so_many() -> None:
     in_world(case, max_pending=2)
 
 
-def test_what_cannot_be_done_is_said_of_each() -> None:
+def test_failures_are_reported_per_job() -> None:
     async def case(world: World) -> None:
         await some_jobs(world)
         await world.post("/jobs/bill-b/disable")
@@ -146,7 +146,7 @@ def test_what_cannot_be_done_is_said_of_each() -> None:
     in_world(case)
 
 
-def test_deleting_many_and_what_was_seen() -> None:
+def test_deleting_many_jobs_checks_the_expected_count() -> None:
     async def case(world: World) -> None:
         await some_jobs(world)
         await world.create("actions")
@@ -165,8 +165,8 @@ def test_deleting_many_and_what_was_seen() -> None:
     in_world(case)
 
 
-def test_a_job_that_changes_meanwhile_is_left_alone() -> None:
-    """It was chosen for what it said, which it may not say any more."""
+def test_a_job_that_changed_after_its_selection_fails_with_conflict() -> None:
+    """A changed job may no longer match the selection."""
 
     async def case(world: World) -> None:
         await some_jobs(world)
@@ -198,7 +198,7 @@ def test_a_job_that_changes_meanwhile_is_left_alone() -> None:
         ("?label=a", {"action": "pause"}, 400, None),
     ],
 )
-def test_what_makes_no_sense(query: str, body: Any, status: int, pointer: str | None) -> None:
+def test_invalid_actions_are_rejected(query: str, body: Any, status: int, pointer: str | None) -> None:
     async def case(world: World) -> None:
         await world.create("a")
         reply = await world.call("POST", ACTIONS + query, body)
@@ -209,7 +209,7 @@ def test_what_makes_no_sense(query: str, body: Any, status: int, pointer: str | 
     in_world(case)
 
 
-def test_too_many_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_matching_jobs_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("chronos.api.handlers.bulk_actions.MAX_JOBS", 2)
 
     async def case(world: World) -> None:
@@ -223,7 +223,7 @@ def test_too_many_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
     in_world(case)
 
 
-def test_only_where_one_may() -> None:
+def test_actions_need_the_permission_in_the_namespace() -> None:
     async def case(world: World) -> None:
         for namespace in ("here", "default"):
             await world.post(f"/jobs?namespace={namespace}", shape("job"), status=201, user="ada")
@@ -248,7 +248,7 @@ def test_only_where_one_may() -> None:
 
 
 @pytest.mark.parametrize("action", ["pause", "trigger", "delete"])
-def test_many_go_into_few_transactions(action: str) -> None:
+def test_many_jobs_take_few_transactions(action: str) -> None:
     async def case(world: World) -> None:
         await world.post("/jobs/bulk", {"jobs": [shape(f"job-{number:04}") for number in range(1_000)]})
         sizes: list[int] = []
