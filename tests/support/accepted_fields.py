@@ -22,7 +22,7 @@ ITEM = "[]"
 
 _NOBODY = "?"  # no field, and like none
 _FAR = 10**15  # beyond every bound
-_KNOWN = re.compile(r"(?:unknown field; known fields:|has no option \"\?\"; use one of) ([a-z0-9_, ]+)$")
+_KNOWN = re.compile(r"(?:unknown field; known fields:|has no option \"\?\"; (?:known:|use one of)) ([a-z0-9_, ]+)$")
 _TYPES = re.compile(r'whose "type" is one of ([a-z_, ]+)$')
 _WORDS = re.compile(r"allowed: ([a-z0-9_, ]+)$")
 _BOUNDS = re.compile(r"is 1000000000000000(?:\.0)?, allowed (\S+) to (\S+)$")

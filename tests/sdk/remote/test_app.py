@@ -193,7 +193,7 @@ def test_invalid_jobs_and_requests_are_refused(app: Chronos) -> None:
     with pytest.raises(Invalid, match="in the future"):
         app.command("hello", ["true"]).trigger(at="2099-01-01T00:00:00Z")
     app.command("follower", ["true"], after="ghost")
-    with pytest.raises(Invalid, match='no job "ghost"'):
+    with pytest.raises(Invalid, match='job "ghost" not found'):
         app.all_jobs()
 
 
