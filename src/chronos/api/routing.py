@@ -36,7 +36,7 @@ class Scope(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Param:
-    """A query parameter."""
+    """A query parameter of a route."""
 
     name: str
     description: str
