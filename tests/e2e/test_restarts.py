@@ -62,7 +62,7 @@ def test_what_was_acknowledged_is_there(start_again: Callable[[], Process], how:
 def test_the_example_of_the_requirements_starts_a_server(
     start: Callable[..., Process], tmp_path: Path, make_database: Callable[..., str]
 ) -> None:
-    """On a store that its peers can share; it logs to stdout, and so the greeting is beside it."""
+    """On a store that its peers can share; it logs to stdout, so the banner goes to stderr."""
     (tmp_path / "chronos.yaml").write_text(EXAMPLE.read_text())
     port = free_port()
     arguments = ("--config", "chronos.yaml", "--store", make_database(), "--listen", f"127.0.0.1:{port}")

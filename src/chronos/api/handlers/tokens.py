@@ -152,7 +152,7 @@ async def unlock_user(context: RequestContext) -> web.StreamResponse:
     """
     name, access = context.path("name"), context.api.access
     if name not in access.users:
-        raise NotFound(f'user "{name[:200]}"; GET /api/v1/users lists them')
+        raise NotFound(f'user "{name[:200]}" not found; GET /api/v1/users lists them')
     answer = {"name": name, "node": context.api.status().get("node")}
     if context.dry_run:
         return json_response({"dry_run": True, **answer})
