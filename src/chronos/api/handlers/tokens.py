@@ -113,10 +113,10 @@ async def delete_token(context: RequestContext) -> web.StreamResponse:
     "/users",
     permission=Permission.ADMINISTER,
     summary="List the users of the configuration",
-    returns={200: ResponseDoc.list_of("User", examples.USER, description="all of them")},
+    returns={200: ResponseDoc.list_of("User", examples.USER, description="all users")},
 )
 async def list_users(context: RequestContext) -> web.StreamResponse:
-    """The users of the configuration."""
+    """List the users of the configuration with their roles."""
     users = sorted(context.api.access.users.items())
     items = [
         {
