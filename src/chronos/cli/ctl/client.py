@@ -26,6 +26,7 @@ _TIMEOUT_S = 60.0
 _RETRY_STATUSES = (429, 503)
 _FOREIGN_STATUSES = (404, 405, 501)  # without a code, they come from another kind of server
 _RUN_PATHS = ("executions", "dead-letters")
+_REST_HINT = re.compile(r"; GET \S+ lists them$")
 _TAG = re.compile(r"<[^<>]*>")
 
 Query = Mapping[str, object | None]
@@ -155,16 +156,19 @@ class ApiClient:
         problem = _parse_problem(body)
         if status in _FOREIGN_STATUSES and "code" not in problem:
             return self._foreign_reply(f" (status {status})")
-        hint = None
-        if problem.get("code") == "not_found" and len(path) > 1 and "did you mean" not in str(problem.get("detail")):
-            if path[0] in _RUN_PATHS and self._is_job(path[1]):
-                problem["detail"] = f'"{path[1]}" is a job, not an execution'
-                hint = (
-                    f"list its executions: chronosctl executions list {shlex.quote(path[1])}{self._namespace_option()}"
-                )
-            else:
-                hint = _list_hint(path, self._namespace_option())
+        hint = self._add_not_found_hint(problem, path) if problem.get("code") == "not_found" and len(path) > 1 else None
         return error_for_reply(status, problem, hint)
+
+    def _add_not_found_hint(self, problem: dict[str, Any], path: Sequence[str]) -> str | None:
+        """Return the command that helps after a 404. The detail is changed to match: it may name a REST path."""
+        detail = str(problem.get("detail"))
+        if "did you mean" in detail or detail.startswith("namespace"):
+            return None
+        if path[0] in _RUN_PATHS and self._is_job(path[1]):
+            problem["detail"] = f'"{path[1]}" is a job, not an execution'
+            return f"list its executions: chronosctl executions list {shlex.quote(path[1])}{self._namespace_option()}"
+        problem["detail"] = _REST_HINT.sub("", detail)
+        return _list_hint(path, self._namespace_option())
 
     def _namespace_option(self) -> str:
         return "" if self.server.namespace is None else f" -n {shlex.quote(self.server.namespace)}"
