@@ -358,8 +358,8 @@ class Chronos(OnHomeLoop):
     def get_run(self, id: str) -> Run:
         """The handle of a run, by its id.
 
-        Does not read the store: methods of the handle raise ``NotFound`` if the store lacks the run. Raises ``NotFound``
-        for text that is not an id.
+        Does not read the store: methods of the handle raise ``NotFound`` if the store lacks the run.
+        Raises ``NotFound`` for text that is not an id.
         """
         return Run(self._runtime, read_execution_id(id), "")
 
