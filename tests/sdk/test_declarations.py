@@ -270,7 +270,7 @@ def test_functions_that_could_never_run_are_refused() -> None:
 
     with pytest.raises(Invalid, match="the function has no name; choose one with name="):
         app.job(lambda: None)
-    with pytest.raises(Invalid, match="yields"):
+    with pytest.raises(Invalid, match="is a generator"):
 
         @app.job
         def stream(ctx: Context) -> Any:
