@@ -52,7 +52,7 @@ class OptionFaults:
         for name in options:
             if name not in known:
                 near = get_close_matches(str(name), known, n=1, cutoff=0.5)
-                hint = f'did you mean "{near[0]}"?' if near else f"known: {', '.join(sorted(known))}"
+                hint = f'did you mean "{near[0]}"?' if near else f"use one of {', '.join(sorted(known))}"
                 self.add((*path, str(name)), f'{self.where(path)} has no option "{str(name)[:80]}"; {hint}')
         return True
 
