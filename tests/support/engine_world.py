@@ -295,7 +295,7 @@ class World:
         events: list[Event] = []
         engine.on_event(events.append)
         await engine.start()
-        node = NodeOfWorld(engine, link, clock, asyncio.create_task(engine.failed()), events)
+        node = NodeOfWorld(engine, link, clock, asyncio.create_task(engine.wait_until_stopped()), events)
         self.nodes.append(node)
         return node
 
