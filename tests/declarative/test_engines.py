@@ -125,13 +125,13 @@ def test_a_task_whose_process_was_killed_starts_again_at_once(any_url: str) -> N
 
 @pytest.mark.chaos
 def test_a_process_killed_while_overriding_leaves_all_changes_or_none(any_url: str) -> None:
-    dice, generation = random.Random(7), 0
+    rng, generation = random.Random(7), 0
     for _ in range(8):
         command = [sys.executable, "-m", "tests.declarative.override_process", any_url, str(generation)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as program:
             assert program.stdout is not None
             written = int(program.stdout.readline())
-            time.sleep(dice.uniform(0, 0.3))
+            time.sleep(rng.uniform(0, 0.3))
             program.kill()
             written = max([written, *(int(line) for line in program.stdout if line.endswith("\n"))])
         states = asyncio.run(read_states(any_url))

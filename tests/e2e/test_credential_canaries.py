@@ -38,8 +38,8 @@ class Echo(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         sent = self.rfile.read(int(self.headers.get("Content-Length", "0"))).decode()
         own = {name: value for name, value in self.headers.items() if not name.startswith(USUAL)}
-        said = {"own": own, "path": self.path, "headers": dict(self.headers.items()), "body": sent}
-        body = json.dumps(said).encode()
+        echo = {"own": own, "path": self.path, "headers": dict(self.headers.items()), "body": sent}
+        body = json.dumps(echo).encode()
         self.send_response(500)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
@@ -85,8 +85,8 @@ class Canaries:
 
 
 def _forms(secret: str) -> tuple[str, ...]:
-    whole = b64encode(secret.encode()).decode()
-    return secret, quote(secret), whole.rstrip("=")[:-1]
+    encoded = b64encode(secret.encode()).decode()
+    return secret, quote(secret), encoded.rstrip("=")[:-1]
 
 
 def make_jobs(canary: Canaries, url: str) -> list[dict[str, Any]]:
@@ -183,7 +183,7 @@ def test_no_response_shows_a_credential(start: Start, echo: str) -> None:
     seen["standard error"], seen["standard output"] = process.errors, process.banner + process.rest()
     assert "the server answered 500" in seen["standard error"]
 
-    shown = {asked: found for asked, text in seen.items() if (found := canary.find_in(text))}
+    shown = {request: places for request, text in seen.items() if (places := canary.find_in(text))}
     assert not shown
 
 

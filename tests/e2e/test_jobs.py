@@ -54,9 +54,9 @@ def test_lists_have_pages_and_filters(api: Client) -> None:
 
 def test_bulk_creation_handles_each_job_on_its_own(api: Client) -> None:
     jobs: list[Any] = [shape(f"bulk-{number}") for number in range(50)]
-    said = api.post("/jobs/bulk", {"jobs": [*jobs, {"name": "bulk-bad"}]})
-    assert (said["created"], said["failed"], len(said["results"])) == (50, 1, 51)
-    assert [one["result"] for one in said["results"]] == ["created"] * 50 + ["failed"]
+    reply = api.post("/jobs/bulk", {"jobs": [*jobs, {"name": "bulk-bad"}]})
+    assert (reply["created"], reply["failed"], len(reply["results"])) == (50, 1, 51)
+    assert [one["result"] for one in reply["results"]] == ["created"] * 50 + ["failed"]
     jobs[7]["description"] = "another"
     again = api.post("/jobs/bulk", {"jobs": jobs})
     assert (again["unchanged"], again["changed"]) == (49, 1)
@@ -148,19 +148,19 @@ def test_a_name_is_unique_per_namespace(api: Client) -> None:
 
 
 def test_schedule_preview_and_alternative_paths(api: Client) -> None:
-    said = api.post("/schedule/preview", {"schedule": "every weekday at 9", "timezone": "Europe/Paris", "count": 2})
-    assert len(said["next"]) == 2
-    assert "09:00" in said["words"]
-    made = api.call(
+    preview = api.post("/schedule/preview", {"schedule": "every weekday at 9", "timezone": "Europe/Paris", "count": 2})
+    assert len(preview["next"]) == 2
+    assert "09:00" in preview["words"]
+    created = api.call(
         "POST", "/api/jobs", {"name": "guided", "cron_expression": "0 0 * * *", "command": {"argv": ["true"]}}
     )
-    assert made.status == 201
-    assert (made.json["job_id"], made.json["status"]) == (made.json["id"], "ACTIVE")
-    assert made.json["next_run_time"] == made.json["next_run_at"]
-    asked = api.call("POST", "/api/jobs/guided/trigger").json
-    api.ended(asked["execution_id"])
+    assert created.status == 201
+    assert (created.json["job_id"], created.json["status"]) == (created.json["id"], "ACTIVE")
+    assert created.json["next_run_time"] == created.json["next_run_at"]
+    triggered = api.call("POST", "/api/jobs/guided/trigger").json
+    api.ended(triggered["execution_id"])
     [run] = api.call("GET", "/api/jobs/guided/executions").json["items"]
-    assert (run["execution_id"], run["status"]) == (asked["execution_id"], "SUCCESS")
+    assert (run["execution_id"], run["status"]) == (triggered["execution_id"], "SUCCESS")
     assert run["completed_at"] == run["finished_at"]
 
 

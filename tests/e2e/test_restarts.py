@@ -25,7 +25,7 @@ def read_everything(api: Client) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["told to stop", "killed"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["stopped", "killed"])
 def test_acknowledged_changes_survive_a_stop(start_again: Callable[[], Process], number: signal.Signals) -> None:
     """Requests are sent one after the other, and the signal right after the last response."""
     first = start_again()

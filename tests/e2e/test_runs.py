@@ -62,9 +62,9 @@ def test_a_schedule_starts_runs(api: Client) -> None:
 def test_a_backfill_runs_a_past_range(api: Client) -> None:
     api.create("filled", schedule="0 * * * *", overlap="allow")
     span = {"from": "2026-01-01T00:00:00Z", "to": "2026-01-01T03:00:00Z"}
-    said = api.post("/jobs/filled/backfill", span, 202)
-    assert said["count"] == 4
-    for execution in said["execution_ids"]:
+    backfill = api.post("/jobs/filled/backfill", span, 202)
+    assert backfill["count"] == 4
+    for execution in backfill["execution_ids"]:
         assert api.ended(execution)["trigger"] == "backfill"
     page = api.get("/jobs/filled/executions?limit=3")
     rest = api.get(f"/jobs/filled/executions?limit=3&cursor={page['next_cursor']}")
@@ -95,16 +95,16 @@ def test_a_running_execution_is_canceled(api: Client) -> None:
 def test_dead_letters_and_replay(api: Client) -> None:
     space = "?namespace=dead"
     api.post(f"/jobs{space}", shape("fails", **FAILS), 201)
-    asked = api.post(f"/jobs/fails/trigger{space}", None, 202)["execution_id"]
-    failed = api.ended(asked)
+    execution = api.post(f"/jobs/fails/trigger{space}", None, 202)["execution_id"]
+    failed = api.ended(execution)
     [attempt] = failed["tasks"][0]["attempts"]
     assert (failed["status"], attempt["exit_code"]) == ("failed", 3)
     assert attempt["error"]
     [letter] = api.get(f"/dead-letters{space}")["items"]
-    assert (letter["id"], letter["job_name"]) == (asked, "fails")
-    again = api.post(f"/dead-letters/{asked}/replay", {"reason": "fixed"}, 202)
-    assert api.ended(again["execution_id"])["replay_of"] == asked
-    third = api.post(f"/executions/{asked}/replay", {"from_failed": True}, 202)["execution_id"]
+    assert (letter["id"], letter["job_name"]) == (execution, "fails")
+    again = api.post(f"/dead-letters/{execution}/replay", {"reason": "fixed"}, 202)
+    assert api.ended(again["execution_id"])["replay_of"] == execution
+    third = api.post(f"/executions/{execution}/replay", {"from_failed": True}, 202)["execution_id"]
     api.ended(third)
     letters = [one["id"] for one in api.get(f"/dead-letters{space}")["items"]]
     assert set(letters) == {again["execution_id"], third}

@@ -67,20 +67,20 @@ class Target:
             protocol_version = "HTTP/1.1"
 
             def do_POST(self) -> None:
-                told = self.headers
+                headers = self.headers
                 with target._enough:
                     target.arrived.append(
                         Arrival(
                             time.monotonic(),
-                            told["X-Chronos-Execution-ID"],
-                            int(told["X-Chronos-Attempt"]),
-                            int(told["X-Chronos-Fencing-Token"]),
-                            told["Idempotency-Key"],
+                            headers["X-Chronos-Execution-ID"],
+                            int(headers["X-Chronos-Attempt"]),
+                            int(headers["X-Chronos-Fencing-Token"]),
+                            headers["Idempotency-Key"],
                         )
                     )
                     target._enough.notify_all()
                     target._enough.wait_for(lambda: len(target.arrived) >= target.min_requests, 20)
-                self.rfile.read(int(told.get("Content-Length", "0")))
+                self.rfile.read(int(headers.get("Content-Length", "0")))
                 time.sleep(target.delay_s)
                 self.send_response(204)
                 self.end_headers()
@@ -158,9 +158,9 @@ def test_killing_a_server_loses_no_webhook(start: Start, target: Target, postgre
     found = wait_for_all(Client(b, None))
     assert {one["status"] for one in found} == {"succeeded"}
     counts = Counter(one.execution for one in target.arrived)
-    tries = {one["id"]: one["attempts"] for one in found}
-    assert counts.keys() == tries.keys()
-    assert not {execution: count for execution, count in counts.items() if count > tries[execution]}
+    attempts = {one["id"]: one["attempts"] for one in found}
+    assert counts.keys() == attempts.keys()
+    assert not {execution: count for execution, count in counts.items() if count > attempts[execution]}
     again = [one for one in target.arrived if one.attempt > 1]
     assert again, "the kill came too late to matter"
     assert max(one.at_s for one in again) - killed_s < TIMEOUT_S + 2 * SCAN_S + target.delay_s + SLACK_S

@@ -213,9 +213,9 @@ class EngineMachine(RuleBasedStateMachine):
     @rule(data=st.data(), command=st.sampled_from([Admit, Claim, Recover, Release, Settle, Suspend, None]))
     def lose_answers(self, data: st.DataObject, command: type[Command[Any]] | None) -> None:
         """From now on lose half of the answers to some commands; None: lose none."""
-        told = count()
+        counter = count()
         data.draw(st.sampled_from(self._alive())).link.loses = lambda sent: (
-            command is not None and isinstance(sent, command) and next(told) % 2 == 0
+            command is not None and isinstance(sent, command) and next(counter) % 2 == 0
         )
 
     # --- invariants

@@ -122,10 +122,10 @@ class World:
 
 def shape(name: str = "job", **fields: Any) -> dict[str, Any]:
     """A job shape, with a command unless ``fields`` has a target."""
-    said = {"name": name, "schedule": "0 * * * *", **fields}
-    if not {"tasks", "http", "webhook", "python", "command", "job_type"} & said.keys():
-        said["command"] = {"argv": ["true"]}
-    return said
+    job = {"name": name, "schedule": "0 * * * *", **fields}
+    if not {"tasks", "http", "webhook", "python", "command", "job_type"} & job.keys():
+        job["command"] = {"argv": ["true"]}
+    return job
 
 
 def admit_row(job: Job) -> AdmitRow:
@@ -141,7 +141,7 @@ def admit_row(job: Job) -> AdmitRow:
 def in_world(case: Callable[[World], Awaitable[None]], **options: Any) -> None:
     """Run a test case on a new store."""
 
-    async def whole() -> None:
+    async def main() -> None:
         world = World(**options)
         await world.store.open()
         try:
@@ -149,4 +149,4 @@ def in_world(case: Callable[[World], Awaitable[None]], **options: Any) -> None:
         finally:
             await world.store.close()
 
-    asyncio.run(whole())
+    asyncio.run(main())
