@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bench import Goal, Row
-from bench.__main__ import table
+from bench.__main__ import format_table
 from bench.node import ASKS_NOTHING, FULL, GRAPH, NOOP, OPTIONS, SYNC, Work, command, drain, fill
 from bench.stores import SqliteStores
 
@@ -21,7 +21,7 @@ def test_the_table_has_a_column_per_library() -> None:
         Row(case="* * * * *", unit="µs", ours=2, others={"cronsim": 3}),
         Row(case="parse", unit="µs", ours=10, others={"croniter": 5}),
     ]
-    assert table(rows).splitlines() == [
+    assert format_table(rows).splitlines() == [
         "           unit  chronos       cronsim      croniter",
         "* * * * *    µs     2.00  3.00 (1.50×)             –",
         "parse        µs    10.00             –  5.00 (0.50×)",
@@ -34,7 +34,7 @@ def test_the_table_shows_goals() -> None:
         Row(case="a", unit="/s", ours=8, others={"x": 10}, higher_is_better=True, goal=goal),
         Row(case="b", unit="/s", ours=8),
     ]
-    assert table(rows).splitlines() == [
+    assert format_table(rows).splitlines() == [
         "   unit  chronos              x                          goal",
         "a    /s     8.00  10.00 (0.80×)  ≥ 0.7 × x: met, aim 1 missed",
         "b    /s     8.00              –",

@@ -138,8 +138,8 @@ def test_escaped_paths_are_equivalent() -> None:
 
         async def status(line: str, more: str = "", body: str = "") -> str:
             reader, writer = await asyncio.open_connection(host, int(port))
-            said = f"{line} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{more}\r\n{body}"
-            writer.write(said.encode())
+            request_text = f"{line} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{more}\r\n{body}"
+            writer.write(request_text.encode())
             answered = (await asyncio.wait_for(reader.read(), 60)).decode()
             writer.close()
             return " ".join(part.split(" ")[1] for part in answered.split("\r\n") if part.startswith("HTTP/1.1 "))

@@ -129,8 +129,8 @@ def test_at_most_100_problems_are_listed(method: str, path: str, wrap: Callable[
     async def case(world: World) -> None:
         await world.create("job")
         reply = await world.call(method, V1 + path, wrap({f"x{number}y": 1 for number in range(400)}))
-        told = reply.json["results"][0] if path.endswith("/bulk") else reply.json
-        errors = told["errors"]
+        problem = reply.json["results"][0] if path.endswith("/bulk") else reply.json
+        errors = problem["errors"]
         assert len(errors) == 101
         assert errors[-1]["message"].startswith("and 3")  # 300 of them, and other required fields
         assert errors[-1]["message"].endswith(" more")

@@ -32,7 +32,7 @@ def test_a_schedule_change_returns_the_diff_of_upcoming_runs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "pointer"),
+    ("fields", "pointer"),
     [
         ({"execute_at": "2020-01-01T00:00:00Z"}, "/execute_at"),
         ({"schedule": {"at": "2020-01-01T00:00:00Z"}}, "/schedule/at"),
@@ -40,10 +40,10 @@ def test_a_schedule_change_returns_the_diff_of_upcoming_runs() -> None:
         ({"schedule_type": "RECURRING", "execute_at": "2099-01-01T00:00:00Z"}, "/schedule_type"),
     ],
 )
-def test_errors_name_the_field_as_the_client_wrote_it(said: dict[str, Any], pointer: str) -> None:
+def test_errors_name_the_field_as_the_client_wrote_it(fields: dict[str, Any], pointer: str) -> None:
     async def case(world: World) -> None:
-        body = shape("job", **said)
-        if "schedule" not in said:
+        body = shape("job", **fields)
+        if "schedule" not in fields:
             del body["schedule"]
         reply = await world.call("POST", f"{V1}/jobs", body)
         assert (reply.status, reply.code) == (422, "invalid_job")
@@ -52,10 +52,10 @@ def test_errors_name_the_field_as_the_client_wrote_it(said: dict[str, Any], poin
     in_world(case)
 
 
-@pytest.mark.parametrize("said", [{"schedule": {"cron": "@every 30m"}}, {"cron_expression": "@every 30m"}])
-def test_the_cron_field_accepts_at_every(said: dict[str, Any]) -> None:
+@pytest.mark.parametrize("fields", [{"schedule": {"cron": "@every 30m"}}, {"cron_expression": "@every 30m"}])
+def test_the_cron_field_accepts_at_every(fields: dict[str, Any]) -> None:
     async def case(world: World) -> None:
-        body = {"name": "job", "command": {"argv": ["true"]}, **said}
+        body = {"name": "job", "command": {"argv": ["true"]}, **fields}
         reply = await world.call("POST", f"{V1}/jobs", body)
         assert (reply.status, reply.json["schedule"]) == (201, "@every 30m")
 

@@ -66,7 +66,7 @@ def run_threads(url: str, mode: str, count: int) -> list[list[str]]:
 
     def run_racer(i: int) -> None:
         try:
-            asyncio.run(race(url, i, mode, ready=ready, say=started[i].append))
+            asyncio.run(race(url, i, mode, ready=ready, report=started[i].append))
         except BaseException as error:
             errors.append(error)
             raise

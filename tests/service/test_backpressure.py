@@ -50,9 +50,9 @@ def test_finished_runs_need_no_capacity() -> None:
 def test_concurrent_requests_do_not_share_capacity() -> None:
     async def case(world: World) -> None:
         await world.save(overlap="allow")
-        asked = await asyncio.gather(*(world.runs.trigger("job") for _ in range(30)), return_exceptions=True)
-        assert sum(not isinstance(one, BaseException) for one in asked) == 5
-        assert {type(one) for one in asked if isinstance(one, BaseException)} == {QueueFull}
+        triggered = await asyncio.gather(*(world.runs.trigger("job") for _ in range(30)), return_exceptions=True)
+        assert sum(not isinstance(one, BaseException) for one in triggered) == 5
+        assert {type(one) for one in triggered if isinstance(one, BaseException)} == {QueueFull}
         assert (await world.store.counts()).open == {Status.READY: 5}
 
     in_world(case, max_pending=5)
@@ -87,17 +87,17 @@ def test_reservations_count_until_they_are_released() -> None:
 def test_a_repeated_key_is_served_when_the_queue_is_full() -> None:
     async def case(world: World) -> None:
         await world.save(overlap="allow")
-        asked = await world.runs.trigger("job", idempotency="k")
+        triggered = await world.runs.trigger("job", idempotency="k")
         [run] = await world.claim()
         await world.settle(run, Status.FAILED, dead_letter=True)
-        again = await world.runs.replay(asked.id, idempotency="k")
-        letter = await world.runs.replay_dead_letter(asked.id)
+        again = await world.runs.replay(triggered.id, idempotency="k")
+        letter = await world.runs.replay_dead_letter(triggered.id)
         for run in await world.claim():
             await world.settle(run)
         await fill(world, 4)
-        assert await world.runs.trigger("job", idempotency="k") == (asked.id, Status.FAILED, False)
-        assert (await world.runs.replay(asked.id, idempotency="k"))[::2] == (again.id, False)
-        assert (await world.runs.replay_dead_letter(asked.id))[::2] == (letter.id, False)
+        assert await world.runs.trigger("job", idempotency="k") == (triggered.id, Status.FAILED, False)
+        assert (await world.runs.replay(triggered.id, idempotency="k"))[::2] == (again.id, False)
+        assert (await world.runs.replay_dead_letter(triggered.id))[::2] == (letter.id, False)
         for key in ("another", None):
             with pytest.raises(QueueFull, match="4 runs are already waiting, allowed 4"):
                 await world.runs.trigger("job", idempotency=key)

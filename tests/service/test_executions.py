@@ -23,9 +23,9 @@ from tests.support.service_world import HOUR_US, START_US, World, in_world
 def test_a_trigger_runs_now_with_its_payload() -> None:
     async def case(world: World) -> None:
         await world.save(payload={"own": True})
-        asked = await world.runs.trigger("job", {"a": 1}, reason="to see")
-        assert (asked.status, asked.created) == (Status.READY, True)
-        shown = await world.runs.get_json(asked.id)
+        triggered = await world.runs.trigger("job", {"a": 1}, reason="to see")
+        assert (triggered.status, triggered.created) == (Status.READY, True)
+        shown = await world.runs.get_json(triggered.id)
         assert (shown["trigger"], shown["payload"], shown["asked_because"]) == ("manual", {"a": 1}, "to see")
         assert shown["scheduled_at"] == "2027-01-01T00:00:00Z"
         assert shown["tasks"] == [
@@ -63,14 +63,14 @@ def test_a_changed_concurrency_key_applies_to_queued_runs() -> None:
             await world.save(overlap="allow", concurrency=concurrency)
 
         async def statuses() -> list[Status]:
-            found = [await world.store.execution(one.id) for one in asked]
+            found = [await world.store.execution(one.id) for one in triggered]
             return [view.execution.status for view in found if view is not None]
 
         await save(key="{{ payload.customer }}")
-        asked = []
-        for who in ("a", "a", "a", "b"):
+        triggered = []
+        for customer in ("a", "a", "a", "b"):
             world.tick()
-            asked.append(await world.runs.trigger("job", {"customer": who, "region": "eu"}))
+            triggered.append(await world.runs.trigger("job", {"customer": customer, "region": "eu"}))
         ready, queued = Status.READY, Status.QUEUED
         assert await statuses() == [ready, queued, queued, ready]
         await save(key="{{ payload.customer }}", limit=2)
@@ -358,7 +358,7 @@ def test_a_task_that_was_removed_is_marked_retired_in_history() -> None:
         tasks: list[dict[str, Any]] = [{"name": name, "command": {}} for name in ("a", "b")]
         await world.save(tasks=tasks)
         run = await world.admit()
-        told = tuple(
+        tasks_ = tuple(
             TaskReport(name=name, status="succeeded", attempts=1, on_failure=OnFailure.FAIL_FAST) for name in ("a", "b")
         )
         report = Report(
@@ -367,7 +367,7 @@ def test_a_task_that_was_removed_is_marked_retired_in_history() -> None:
             status="succeeded",
             began_us=world.clock.us,
             worked_us=SECOND_US,
-            tasks=told,
+            tasks=tasks_,
         )
         await world.settle(run, detail=write_detail(Detail(report=report)))
 

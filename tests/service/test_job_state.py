@@ -156,8 +156,11 @@ def test_applied_state_changes_are_one_command_and_audited() -> None:
                 ("a", 1, JobState.DISABLED, None),
                 ("b", 1, JobState.ACTIVE, START_US + 2 * HOUR_US),
             ]
-            told = [one.diff for one in plan.changed if one.diff is not None]
-            assert [(diff.added.count > 0, diff.cancelled.count > 0) for diff in told] == [(False, True), (True, False)]
+            diffs = [one.diff for one in plan.changed if one.diff is not None]
+            assert [(diff.added.count > 0, diff.cancelled.count > 0) for diff in diffs] == [
+                (False, True),
+                (True, False),
+            ]
         for one in done.changed:
             job = await world.jobs.get(one.name)
             assert (job.state, job.next_us, job.version) == (one.state, one.next_us, 1)

@@ -281,13 +281,13 @@ def test_versions_can_be_compared_and_rolled_back() -> None:
     async def case(world: World) -> None:
         await world.save(schedule="0 * * * *", tags={"a": "1"})
         await world.save(schedule="30 * * * *", tags={"a": "2"}, owner="x")
-        told = await world.jobs.diff("job", 1, 2)
-        assert {(one.pointer, one.old, one.new) for one in told.fields} == {
+        version_diff = await world.jobs.diff("job", 1, 2)
+        assert {(one.pointer, one.old, one.new) for one in version_diff.fields} == {
             ("/schedule", "0 * * * *", "30 * * * *"),
             ("/tags/a", "1", "2"),
             ("/owner", None, "x"),
         }
-        assert (told.runs.added.count, told.runs.cancelled.count) == (720, 720)
+        assert (version_diff.runs.added.count, version_diff.runs.cancelled.count) == (720, 720)
         back = await world.jobs.rollback("job", 1)
         assert back.version == 3
         job = await world.jobs.get("job")

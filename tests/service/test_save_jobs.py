@@ -14,14 +14,16 @@ async def save(world: World, jobs: list[dict[str, Any]]) -> list[str]:
     """Save the drafts; returns the result of each."""
     results = await world.saver.save_each([world.jobs.read(job) for job in jobs])
     assert len(results) == len(jobs)
-    told = []
+    summaries = []
     for job, result in zip(jobs, results, strict=True):
         if isinstance(result, SavedJob):
             assert result.name == job["name"]
-            told.append(f"{'created' if result.created else 'changed' if result.changed else 'same'} {result.version}")
+            summaries.append(
+                f"{'created' if result.created else 'changed' if result.changed else 'same'} {result.version}"
+            )
         else:
-            told.append(type(result).__name__)
-    return told
+            summaries.append(type(result).__name__)
+    return summaries
 
 
 def test_new_jobs_among_existing_ones_are_created() -> None:
@@ -31,9 +33,9 @@ def test_new_jobs_among_existing_ones_are_created() -> None:
         await world.save(names[9])
         await world.jobs.delete(names[9])
         await world.save(names[9])  # created again, so its id does not follow from its name
-        told = await save(world, [shape(name) for name in names])
+        results = await save(world, [shape(name) for name in names])
         expected = dict.fromkeys(names, "created 1") | {names[5]: "same 1", names[7]: "changed 2", names[9]: "same 1"}
-        assert told == list(expected.values())
+        assert results == list(expected.values())
         assert await save(world, [shape(name) for name in names]) == [
             f"same {2 if name == names[7] else 1}" for name in names
         ]
@@ -48,9 +50,9 @@ def test_a_past_instant_does_not_affect_other_jobs() -> None:
         jobs = [shape(f"job-{n:02}") for n in range(15)]
         jobs[3] = shape("at", schedule="2027-01-01T00:30:00Z")
         jobs[4] = shape("late", schedule="2027-01-01T00:30:00Z")
-        told = await save(world, jobs)
-        assert (told[3], told[4]) == ("same 1", InvalidJob.__name__)
-        assert told[:3] + told[5:] == ["created 1"] * 13
+        results = await save(world, jobs)
+        assert (results[3], results[4]) == ("same 1", InvalidJob.__name__)
+        assert results[:3] + results[5:] == ["created 1"] * 13
 
     in_world(case)
 
@@ -61,8 +63,8 @@ def test_portions_are_saved_in_order() -> None:
     async def case(world: World) -> None:
         jobs = [shape(f"job-{n}") for n in range(CHUNK)]
         jobs += [shape("job-0", description="last"), shape("new"), *(shape(f"more-{n}") for n in range(CHUNK))]
-        told = await save(world, jobs)
-        assert (told[0], told[CHUNK], told[-1]) == ("created 1", "changed 2", "created 1")
+        results = await save(world, jobs)
+        assert (results[0], results[CHUNK], results[-1]) == ("created 1", "changed 2", "created 1")
         assert (await world.jobs.get("job-0")).spec.description == "last"
 
     in_world(case)
@@ -72,8 +74,8 @@ def test_an_upstream_job_may_be_in_a_later_portion() -> None:
     async def case(world: World) -> None:
         jobs: list[dict[str, Any]] = [{"name": "down", "after": ["up"], "command": {"argv": ["true"]}}]
         jobs += [shape(f"job-{n}") for n in range(CHUNK)]
-        told = await save(world, [*jobs, shape("up")])
-        assert (told[0], told[-1]) == ("created 1", "created 1")
+        results = await save(world, [*jobs, shape("up")])
+        assert (results[0], results[-1]) == ("created 1", "created 1")
 
     in_world(case)
 
@@ -87,9 +89,9 @@ def test_a_chain_of_jobs_may_be_given_in_reverse() -> None:
     async def case(world: World) -> None:
         links = [link(number) for number in (2, 0, 1)]
         jobs = links + [shape(f"job-{n}") for n in range(CHUNK)] + [shape("link-3"), link(7)]
-        told = await save(world, jobs)
-        assert told[:3] == ["created 1"] * 3
-        assert told[-2:] == ["created 1", InvalidJob.__name__]
+        results = await save(world, jobs)
+        assert results[:3] == ["created 1"] * 3
+        assert results[-2:] == ["created 1", InvalidJob.__name__]
 
     in_world(case)
 

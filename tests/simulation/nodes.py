@@ -92,7 +92,7 @@ class Node:
         while True:
             try:
                 await engine.start()
-                await engine.failed()
+                await engine.wait_until_stopped()
             except StoreUnavailable:
                 await asyncio.sleep(self._world.scenario.options.heartbeat_s / 720)
             except Exception as error:  # noqa: BLE001 - the checker reports it

@@ -91,7 +91,7 @@ async def _handle_problems(request: web.Request, handler: Handler, base_path: st
         client_request_id
         if client_request_id and _CLIENT_REQUEST_ID.fullmatch(client_request_id)
         else f"{getrandbits(64):016x}"
-    )  # no secret
+    )  # not secret
     request[REQUEST_ID] = request_id
     bind_contextvars(request_id=request_id)  # for every log line of this request
     try:

@@ -141,7 +141,7 @@ class Harness:
         self._started.clear()
         engine = await self._ensure_started()
         passing = asyncio.create_task(self._let_time_pass(duration_s))
-        failing = asyncio.create_task(engine.failed())
+        failing = asyncio.create_task(engine.wait_until_stopped())
         await asyncio.wait((passing, failing), return_when=asyncio.FIRST_COMPLETED)
         if not passing.done():
             passing.cancel()

@@ -46,8 +46,8 @@ def test_failed_logins_and_denials_are_in_the_audit_log_and_in_the_log(caplog: p
         bulk = {"jobs": [shape("a", namespace="there"), shape("b", namespace="there")]}
         assert (await world.post("/jobs/bulk?namespace=there", bulk, user="eve"))["failed"] == 2
         found = await lines(world, 5)
-        said = {(one["actor"], one["action"], one["subject"], one["origin"], one["detail"]) for one in found}
-        assert said == {
+        entries = {(one["actor"], one["action"], one["subject"], one["origin"], one["detail"]) for one in found}
+        assert entries == {
             ("anonymous", "failed login", "root??", "127.0.0.1", "wrong username or password: 2"),
             ("anonymous", "failed login", "(token)", "127.0.0.1", "unknown or expired token: 1"),
             ("anonymous", "failed login", "(unknown)", "127.0.0.1", "unreadable credentials: 1"),
@@ -61,10 +61,10 @@ def test_failed_logins_and_denials_are_in_the_audit_log_and_in_the_log(caplog: p
             ),
         }
         assert {one["namespace"] for one in found} == {""}
-        told = [
+        log_lines = [
             record.msg for record in caplog.records if record.name == "chronos.api" and isinstance(record.msg, dict)
         ]
-        assert {(one["event"], one["name"], one["address"]) for one in told} == {
+        assert {(one["event"], one["name"], one["address"]) for one in log_lines} == {
             ("failed login", "root??", "127.0.0.1"),
             ("failed login", "(token)", "127.0.0.1"),
             ("failed login", "(unknown)", "127.0.0.1"),

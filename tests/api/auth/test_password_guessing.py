@@ -198,8 +198,8 @@ def test_an_admin_unlocks_a_user() -> None:
         unknown = await world.call("POST", f"{V1}/users/eve/unlock", headers=admin)
         assert (unknown.status, 'user "eve" not found' in unknown.json["detail"]) == (404, True)
         lines = (await world.get("/audit", headers=admin))["items"]
-        said = [line for line in lines if line["action"] == "unlock user"]
-        assert [(line["actor"], line["subject"], line["origin"]) for line in said] == [("root", "bob", "192.0.2.7")]
+        unlocks = [line for line in lines if line["action"] == "unlock user"]
+        assert [(line["actor"], line["subject"], line["origin"]) for line in unlocks] == [("root", "bob", "192.0.2.7")]
 
     in_world(case, users=USERS, access_clock=StoppedClock(), options=PROXIED)
 

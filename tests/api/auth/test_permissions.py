@@ -47,13 +47,13 @@ def path_of(route: Route, execution: str) -> str:
     return "?".join([path, "&".join(query)]) if query else path
 
 
-def expected(route: Route, who: str | None) -> tuple[int, ...]:
+def expected(route: Route, user_name: str | None) -> tuple[int, ...]:
     """Return the expected problem code; empty if the request is allowed."""
     if route.permission is Permission.OPEN:
         return ()
-    if who is None:
+    if user_name is None:
         return (401,)
-    principal = GRANTS[who]
+    principal = GRANTS[user_name]
     match route.scope:
         case Scope.ANYWHERE:
             return () if principal.may_somewhere(route.permission) else (403,)
@@ -77,19 +77,21 @@ def test_every_route_honours_the_roles() -> None:
         await world.post("/jobs?namespace=here", shape("job", **WAITS), status=201, user="ada")
         asked = await world.post("/jobs/job/trigger?namespace=here", status=202, user="ada")
         wrong: list[str] = []
-        for route, who in MATRIX:
+        for route, user_name in MATRIX:
             if route.is_stream and route.path.endswith("/events"):
                 continue  # tested below
             path = path_of(route, asked["execution_id"])
-            reply = await world.call(route.method, path, body_of(route), user=who)
-            refused = expected(route, who)
+            reply = await world.call(route.method, path, body_of(route), user=user_name)
+            refused = expected(route, user_name)
             fits = reply.status in refused if refused else reply.status not in (401, 403)
             if route.path.endswith("/jobs/bulk") and refused == (404,):
                 fits = reply.status == 200 and reply.json["results"][0]["status"] == 404
             if not refused and reply.status == 404:
                 fits = "nothing" in path or "dead" in path or "rollback" in path
             if not fits:
-                wrong.append(f"{route.method} {path} by {who}: {reply.status}, expected {refused or 'to be let in'}")
+                wrong.append(
+                    f"{route.method} {path} by {user_name}: {reply.status}, expected {refused or 'to be let in'}"
+                )
         assert not wrong, "\n".join(wrong)
 
     in_world(case, users=USERS)
@@ -97,16 +99,16 @@ def test_every_route_honours_the_roles() -> None:
 
 def test_events_cover_visible_namespaces_only() -> None:
     async def case(world: World) -> None:
-        for who, namespace, status in (
+        for user_name, namespace, status in (
             (None, "here", 401),
             ("ada-there", "here", 404),
             ("vera-here", "here", 200),
             ("vera", "here", 200),
         ):
-            headers = {} if who is None else {"Authorization": basic(who, "secret")}
+            headers = {} if user_name is None else {"Authorization": basic(user_name, "secret")}
             url = f"{world.base}{V1}/events?namespace={namespace}"
             async with world.client.get(url, headers=headers) as response:
-                assert response.status == status, who
+                assert response.status == status, user_name
 
     in_world(case, users=USERS)
 
@@ -117,8 +119,8 @@ def test_totals_need_a_role_in_all_namespaces() -> None:
         await world.post("/jobs?namespace=here", shape("job"), status=201, user="ada")
         known = {"now", "node", "slots"}
         totals = {"jobs_persisted", "jobs", "executions", "jobs_held", "jobs_recovered", "executions_here"}
-        for who, told in (("vera", known | totals), ("ada-here", known), ("ada-there", known)):
-            assert set(await world.get("/status", user=who)) == told, who
+        for user_name, names in (("vera", known | totals), ("ada-here", known), ("ada-there", known)):
+            assert set(await world.get("/status", user=user_name)) == names, user_name
 
     in_world(case, users=USERS)
 

@@ -104,9 +104,9 @@ def test_many_jobs_can_be_triggered() -> None:
         await some_jobs(world)
         key = {"Idempotency-Key": "once"}
         body = {"action": "trigger", "payload": {"day": 1}, "reason": "asked for"}
-        asked = await world.post("/jobs/actions?prefix=bill", body, headers=key)
-        ids = [one["execution_id"] for one in asked["results"]]
-        assert asked["done"] == len(set(ids)) == 2
+        triggered = await world.post("/jobs/actions?prefix=bill", body, headers=key)
+        ids = [one["execution_id"] for one in triggered["results"]]
+        assert triggered["done"] == len(set(ids)) == 2
         again = await world.post("/jobs/actions?prefix=bill", body, headers=key)
         assert [one["execution_id"] for one in again["results"]] == ids
         assert (again["done"], again["unchanged"]) == (0, 2)
@@ -125,9 +125,9 @@ def test_many_jobs_can_be_triggered() -> None:
 def test_triggers_beyond_the_queue_limit_fail() -> None:
     async def case(world: World) -> None:
         await some_jobs(world)
-        asked = await world.post("/jobs/actions", {"action": "trigger", "all": True})
-        assert (asked["done"], asked["failed"]) == (2, 1)
-        [failed] = [one for one in asked["results"] if one["result"] == "failed"]
+        triggered = await world.post("/jobs/actions", {"action": "trigger", "all": True})
+        assert (triggered["done"], triggered["failed"]) == (2, 1)
+        [failed] = [one for one in triggered["results"] if one["result"] == "failed"]
         assert (failed["code"], failed["status"]) == ("queue_full", 429)
 
     in_world(case, max_pending=2)
@@ -228,7 +228,7 @@ def test_actions_need_the_permission_in_the_namespace() -> None:
         for namespace in ("here", "default"):
             await world.post(f"/jobs?namespace={namespace}", shape("job"), status=201, user="ada")
         everything = {"action": "pause", "all": True}
-        for who, query, body, status in (
+        for user_name, query, body, status in (
             ("otto-here", "", everything, 404),
             ("otto-here", "?namespace=*", everything, 403),
             ("otto-here", "?namespace=here", {"action": "delete", "all": True}, 403),
@@ -237,8 +237,8 @@ def test_actions_need_the_permission_in_the_namespace() -> None:
             ("ada-here", "?namespace=here", {"action": "delete", "all": True}, 200),
             ("ada", "?namespace=*", everything, 200),
         ):
-            reply = await world.call("POST", ACTIONS + query, body, user=who)
-            assert reply.status == status, (who, query, reply.body)
+            reply = await world.call("POST", ACTIONS + query, body, user=user_name)
+            assert reply.status == status, (user_name, query, reply.body)
         left = await world.get("/jobs?namespace=*", user="ada")
         assert [(job["namespace"], job["state"]) for job in left["items"]] == [("default", "paused")]
         lines = (await world.get("/audit", user="ada"))["items"]

@@ -117,10 +117,10 @@ def test_a_backfill_continues_from_next_from() -> None:
         dry = await world.post("/jobs/digest/backfill?dry_run=true", body)
         assert (dry["count"], dry["next_from"]) == (5, None)
         key = {"Idempotency-Key": "once"}
-        said = await world.post("/jobs/digest/backfill", body, status=202, headers=key)
-        assert (said["count"], said["next_from"]) == (5, None)
+        answer = await world.post("/jobs/digest/backfill", body, status=202, headers=key)
+        assert (answer["count"], answer["next_from"]) == (5, None)
         again = await world.post("/jobs/digest/backfill", body, status=202, headers=key)
-        assert again["execution_ids"] == said["execution_ids"]
+        assert again["execution_ids"] == answer["execution_ids"]
         backwards = {"from": body["to"], "to": body["from"]}
         assert (await world.call("POST", f"{V1}/jobs/digest/backfill", backwards)).status == 422
         missing = await world.call("POST", f"{V1}/jobs/digest/backfill", {"from": body["from"]})
@@ -135,8 +135,8 @@ def test_a_backfill_continues_from_next_from() -> None:
 def test_cancel() -> None:
     async def case(world: World) -> None:
         await world.create("digest")
-        asked = await world.post("/jobs/digest/trigger", status=202)
-        path = f"/executions/{asked['execution_id']}"
+        triggered = await world.post("/jobs/digest/trigger", status=202)
+        path = f"/executions/{triggered['execution_id']}"
         assert (await world.post(f"{path}/cancel?dry_run=true"))["dry_run"] is True
         assert (await world.post(f"{path}/cancel", {"reason": "oops"}, status=202))["status"] == "canceled"
         assert (await world.get(path))["reason"]["message"] == "oops"
@@ -154,8 +154,8 @@ def test_cancel() -> None:
 def test_a_signal_ends_a_wait() -> None:
     async def case(world: World) -> None:
         await world.create("approval", wait={"signal": "approved"}, schedule="manual")
-        asked = await world.post("/jobs/approval/trigger", status=202)
-        path = f"/executions/{asked['execution_id']}"
+        triggered = await world.post("/jobs/approval/trigger", status=202)
+        path = f"/executions/{triggered['execution_id']}"
         await world.seen(path, "waiting")
         assert await world.post(f"{path}/signal?dry_run=true", {"name": "approved"}) == {
             "dry_run": True,
@@ -164,7 +164,7 @@ def test_a_signal_ends_a_wait() -> None:
         wrong = await world.call("POST", f"{V1}{path}/signal", {"name": "denied"})
         assert (wrong.status, wrong.code) == (409, "conflict")
         await world.post(f"{path}/signal", {"name": "approved", "payload": {"by": "ana"}}, status=202)
-        assert (await world.ended(asked["execution_id"]))["status"] == "succeeded"
+        assert (await world.ended(triggered["execution_id"]))["status"] == "succeeded"
         for query in ("", "?dry_run=true"):  # it exists and has ended
             assert (await world.call("POST", f"{V1}{path}/signal{query}", {"name": "approved"})).status == 409
         nameless = await world.call("POST", f"{V1}{path}/signal", {})
@@ -231,12 +231,12 @@ def test_events_resume_after_the_last_event_id() -> None:
         listens = asyncio.Event()
         listening = asyncio.create_task(read_events(world, 2, listens))
         await listens.wait()
-        asked = [await world.post("/jobs/digest/trigger", status=202) for _ in range(2)]
-        for one in asked:
+        triggered = [await world.post("/jobs/digest/trigger", status=202) for _ in range(2)]
+        for one in triggered:
             await world.ended(one["execution_id"])
         first, second = await listening
-        told = sorted((json.loads(event["data"]) for event in (first, second)), key=lambda one: str(one["id"]))
-        assert told[::-1] == (await world.get("/executions"))["items"]  # including its name
+        received = sorted((json.loads(event["data"]) for event in (first, second)), key=lambda one: str(one["id"]))
+        assert received[::-1] == (await world.get("/executions"))["items"]  # including its name
         await world.call("DELETE", f"{V1}/jobs/digest")
         assert await read_events(world, 1, **{"Last-Event-ID": first["id"]}) == [second]
         await world.create("digest", schedule="manual", overlap="allow")
@@ -264,8 +264,8 @@ def test_a_log_can_be_followed_while_it_is_written() -> None:
 
     async def case(world: World) -> None:
         await world.create("talk", python={"name": "talk"}, schedule="manual")
-        asked = await world.post("/jobs/talk/trigger", status=202)
-        url = f"{world.base}{V1}/executions/{asked['execution_id']}/log?follow=true"
+        triggered = await world.post("/jobs/talk/trigger", status=202)
+        url = f"{world.base}{V1}/executions/{triggered['execution_id']}/log?follow=true"
         async with asyncio.timeout(60), world.client.get(url) as response:
             begun = await response.content.readline()
             assert b"first" in begun
@@ -317,10 +317,10 @@ def test_status_nodes_and_queues_are_reported() -> None:
 def test_a_schedule_can_be_previewed() -> None:
     async def case(world: World) -> None:
         body = {"schedule": {"cron": "30 2 * * *"}, "timezone": "Europe/Paris", "count": 3}
-        said = await world.post("/schedule/preview", body)
-        assert (len(said["next"]), said["timezone"]) == (3, "Europe/Paris")
-        assert {warning["kind"] for warning in said["warnings"]} >= {"moved"}
-        assert said["understood_as"] is None
+        answer = await world.post("/schedule/preview", body)
+        assert (len(answer["next"]), answer["timezone"]) == (3, "Europe/Paris")
+        assert {warning["kind"] for warning in answer["warnings"]} >= {"moved"}
+        assert answer["understood_as"] is None
         words = await world.post("/schedule/preview", {"schedule": "every weekday at 9am in New York"})
         assert (words["understood_as"], words["timezone"]) == ("0 9 * * 1-5", "America/New_York")
         wrong = await world.call("POST", f"{V1}/schedule/preview", {"schedule": "0 25 * * *"})
@@ -357,8 +357,8 @@ def test_runs_of_a_deleted_job_keep_its_name() -> None:
         runs = []
         for _ in range(2):  # two jobs of the same name, one after the other
             await world.post("/jobs?namespace=here", shape("gone", **FAILS), status=201, user="ada")
-            asked = await world.post("/jobs/gone/trigger?namespace=here", status=202, user="ada")
-            runs.append(asked["execution_id"])
+            triggered = await world.post("/jobs/gone/trigger?namespace=here", status=202, user="ada")
+            runs.append(triggered["execution_id"])
             await world.ended(runs[-1], user="ada")
             assert (await world.call("DELETE", f"{V1}/jobs/gone?namespace=here", user="ada")).status == 200
         for user in ("ada", "here"):
@@ -397,8 +397,8 @@ def test_audit_actions_are_verbs() -> None:
         await world.create("job", command={"argv": ["sleep", "60"]}, schedule="manual")
         for verb in ("pause", "resume", "disable", "enable"):
             await world.post(f"/jobs/job/{verb}")
-        asked = await world.post("/jobs/job/trigger", status=202)
-        await world.post(f"/executions/{asked['execution_id']}/cancel", {"reason": "enough"}, status=202)
+        triggered = await world.post("/jobs/job/trigger", status=202)
+        await world.post(f"/executions/{triggered['execution_id']}/cancel", {"reason": "enough"}, status=202)
         await world.call("DELETE", f"{V1}/jobs/job")
         lines = [(line["action"], line["subject"]) for line in (await world.get("/audit"))["items"]]
         verbs = ("create", "pause", "resume", "disable", "enable", "trigger", "cancel", "delete")
@@ -453,10 +453,10 @@ def test_bytes_that_are_not_http_are_refused_and_the_connection_ends() -> None:
         for sent in (b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: x\r\n\r\n", b"\x16\x03\x01 nonsense\r\n\r\n"):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(sent)
-            told = (await asyncio.wait_for(reader.read(), 60)).decode()  # until the server closes the connection
+            received = (await asyncio.wait_for(reader.read(), 60)).decode()  # until the server closes the connection
             writer.close()
             await writer.wait_closed()
-            head, _, body = told.partition("\r\n\r\n")
+            head, _, body = received.partition("\r\n\r\n")
             assert head.startswith(("HTTP/1.1 400 ", "HTTP/1.0 400 "))
             assert "Content-Type: text/plain" in head
             assert body

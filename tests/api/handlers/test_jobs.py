@@ -63,8 +63,8 @@ def test_put_creates_and_replaces_and_honours_if_match() -> None:
             assert (same.status, same.headers["ETag"]) == (200, '"2"')
         other = await world.call("PUT", f"{V1}/jobs/digest", body | {"name": "else"})
         assert (other.status, other.json["errors"][0]["pointer"]) == (422, "/name")
-        there = await world.call("PUT", f"{V1}/jobs/digest", body, headers={"If-None-Match": "*"})
-        assert there.status == 412
+        refused_put = await world.call("PUT", f"{V1}/jobs/digest", body, headers={"If-None-Match": "*"})
+        assert refused_put.status == 412
         nowhere = await world.call("PUT", f"{V1}/jobs/new", body, headers={"If-Match": '"1"'})
         assert nowhere.status == 412
         odd = await world.call("PUT", f"{V1}/jobs/digest", body, headers={"If-Match": "seven"})
@@ -228,8 +228,8 @@ def test_a_patch_with_unknown_fields_is_rejected() -> None:
         state = await world.call("PATCH", f"{V1}/jobs/digest", {"state": "paused"})
         assert (state.status, state.json["errors"][0]["pointer"]) == (422, "/state")
         assert "pause" in state.json["detail"]
-        whole = await world.get("/jobs/digest")  # a returned job may be sent back
-        same = await world.call("PATCH", f"{V1}/jobs/digest", {**whole, "description": None, "retry": None})
+        full_job = await world.get("/jobs/digest")  # a returned job may be sent back
+        same = await world.call("PATCH", f"{V1}/jobs/digest", {**full_job, "description": None, "retry": None})
         assert (same.status, same.json["version"], "description" in same.json) == (200, 2, False)
 
     in_world(case)
@@ -310,10 +310,10 @@ def test_bulk_returns_a_result_per_job() -> None:
         dry = await world.post("/jobs/bulk?dry_run=true", {"jobs": jobs})
         assert (dry["created"], dry["failed"]) == (2, 2)
         assert len((await world.get("/jobs"))["items"]) == 1
-        said = await world.post("/jobs/bulk", {"jobs": jobs})
-        assert [one["result"] for one in said["results"]] == ["unchanged", "created", "failed", "created", "failed"]
-        assert said["results"][2]["code"] == "invalid_job"
-        assert said["results"][2]["errors"][0]["pointer"] == "/schedule"
+        answer = await world.post("/jobs/bulk", {"jobs": jobs})
+        assert [one["result"] for one in answer["results"]] == ["unchanged", "created", "failed", "created", "failed"]
+        assert answer["results"][2]["code"] == "invalid_job"
+        assert answer["results"][2]["errors"][0]["pointer"] == "/schedule"
         follower = [{"name": "down", "command": {"argv": ["true"]}, "after": ["up"]}, shape("up")]
         for query in ("?dry_run=true", ""):
             assert (await world.post(f"/jobs/bulk{query}", {"jobs": follower}))["created"] == 2, query
@@ -437,8 +437,8 @@ def test_a_job_without_a_schedule_runs_once_and_is_done() -> None:
 def test_names_are_unique_per_namespace() -> None:
     async def case(world: World) -> None:
         await world.create("digest")
-        there = await world.call("POST", f"{V1}/jobs?namespace=billing", shape("digest", description="theirs"))
-        assert (there.status, there.json["namespace"]) == (201, "billing")
+        in_billing = await world.call("POST", f"{V1}/jobs?namespace=billing", shape("digest", description="theirs"))
+        assert (in_billing.status, in_billing.json["namespace"]) == (201, "billing")
         assert (await world.get("/jobs/digest?namespace=billing"))["description"] == "theirs"
         assert "description" not in await world.get("/jobs/digest")
         assert len((await world.get("/jobs?namespace=*"))["items"]) == 2

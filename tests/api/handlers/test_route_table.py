@@ -96,15 +96,15 @@ def undeclared(schema: Any, value: Any, at: str = "") -> Iterator[str]:
         for number, item in enumerate(value):
             yield from undeclared(items, item, f"{at}/{number}")
     if isinstance(value, dict) and not any("additionalProperties" in part for part in found):
-        told: dict[str, list[Any]] = {}
+        declared: dict[str, list[Any]] = {}
         for part in found:
             for name, inner in part.get("properties", {}).items():
-                told.setdefault(name, []).append(inner)
+                declared.setdefault(name, []).append(inner)
         for name, inner in value.items():
-            if name not in told:
+            if name not in declared:
                 yield f"{at}/{name}"
-            elif any(told[name]):  # an empty schema allows anything
-                yield from undeclared({"anyOf": told[name]}, inner, f"{at}/{name}")
+            elif any(declared[name]):  # an empty schema allows anything
+                yield from undeclared({"anyOf": declared[name]}, inner, f"{at}/{name}")
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=named)
@@ -138,8 +138,8 @@ def places(node: Any, at: str = "#") -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def is_of(schema: dict[str, Any], kind: str) -> bool:
-    said = schema.get("type")
-    return said == kind or (isinstance(said, list) and kind in said)
+    type_ = schema.get("type")
+    return type_ == kind or (isinstance(type_, list) and kind in type_)
 
 
 def test_schemas_are_understood_by_client_generators() -> None:
@@ -233,8 +233,8 @@ def test_the_documentation_page_works_offline() -> None:
 
 
 def test_the_rest_reference_lists_every_route_and_code() -> None:
-    told = {(method, path): (who, what) for method, path, who, what in ROW.findall(PAGE.read_text())}
-    assert set(told) == {(route.method, route.path) for route in ROUTES}
+    declared = {(method, path): (who, what) for method, path, who, what in ROW.findall(PAGE.read_text())}
+    assert set(declared) == {(route.method, route.path) for route in ROUTES}
     assert not [
-        f"{named(route)}: {word(route)}" for route in ROUTES if told[route.method, route.path][0] != word(route)
+        f"{named(route)}: {word(route)}" for route in ROUTES if declared[route.method, route.path][0] != word(route)
     ]

@@ -64,7 +64,7 @@ def sent(base: str, method: str, path: str, body: Any) -> Any:
         return json.load(answer)
 
 
-def there(base: str) -> dict[str, Any]:
+def existing_objects(base: str) -> dict[str, Any]:
     """Return existing objects for paths: a job, one of its runs, a version. Recreates those that earlier requests
     deleted.
     """
@@ -75,7 +75,7 @@ def there(base: str) -> dict[str, Any]:
 
 def try_out(operation: Any, base: str, examples: int) -> None:
     """Send generated requests to one operation, some of them for existing objects."""
-    names = there(base)
+    names = existing_objects(base)
 
     @settings(
         max_examples=examples,

@@ -158,7 +158,7 @@ async def test_the_reason_describes_the_strategy(world: World) -> None:
     await gap(world)
     [span] = await world.spans("work")
     assert span.reason.code is ReasonCode.OUTSIDE_RECOVERY
-    assert "at most 1 missed runs" in span.reason.message
+    assert "at most 1 missed run," in span.reason.message
     [gap_event] = [event for event in world.nodes[-1].events if isinstance(event, GapFound)]
     assert (gap_event.strategy, gap_event.runs, gap_event.left_out) == ("bounded", 1, 7)
 

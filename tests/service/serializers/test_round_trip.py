@@ -55,7 +55,7 @@ JSON = st.recursive(
 )
 
 
-def said(value: Any) -> Any:
+def drop_empty(value: Any) -> Any:
     """Return the settings without objects that set nothing."""
     return None if isinstance(value, Definition) and value == type(value)() else value
 
@@ -68,7 +68,7 @@ RETRY = st.builds(
     max_us=maybe(DURATIONS),
     jitter=maybe(st.floats(0, 1)),
     retry_on=maybe(st.lists(texts(), max_size=3).map(tuple)),
-).map(said)
+).map(drop_empty)
 OVERRIDES = st.builds(
     Settings,
     on_failure=maybe(st.sampled_from(OnFailure)),
@@ -92,16 +92,16 @@ SETTINGS = st.builds(
             max_count=maybe(WHOLE),
             max_age_us=maybe(DURATIONS),
             after_us=maybe(st.integers(0, 10**15)),
-        ).map(said)
+        ).map(drop_empty)
     ),
     priority=maybe(st.integers(1, 10)),
     update=maybe(
         st.builds(
             Update, policy=maybe(st.sampled_from(UpdatePolicy)), count=maybe(WHOLE), duration_us=maybe(DURATIONS)
-        ).map(said)
+        ).map(drop_empty)
     ),
-    concurrency=maybe(st.builds(Concurrency, limit=maybe(st.integers(0, 100)), key=maybe(NAMES)).map(said)),
-    retention=maybe(st.builds(Retention, max_count=maybe(WHOLE), max_age_us=maybe(DURATIONS)).map(said)),
+    concurrency=maybe(st.builds(Concurrency, limit=maybe(st.integers(0, 100)), key=maybe(NAMES)).map(drop_empty)),
+    retention=maybe(st.builds(Retention, max_count=maybe(WHOLE), max_age_us=maybe(DURATIONS)).map(drop_empty)),
     queue=maybe(NAMES),
     queue_max=maybe(WHOLE),
     placement=maybe(
@@ -109,7 +109,7 @@ SETTINGS = st.builds(
             Placement,
             labels=maybe(st.dictionaries(texts().filter(bool), texts(), max_size=2)),
             fallback_us=maybe(DURATIONS),
-        ).map(said)
+        ).map(drop_empty)
     ),
 )
 INSTANTS = st.integers(to_us(datetime(2020, 1, 1, tzinfo=UTC)), to_us(datetime(2040, 1, 1, tzinfo=UTC)))

@@ -39,15 +39,15 @@ class Proxies:
         If ``X-Forwarded-For`` and ``Forwarded`` name different clients, the client forged one of them; the peer is
         returned.
         """
-        if not self._trusted or not self._is_trusted(_read(peer)):
+        if not self._trusted or not self._is_trusted(_parse(peer)):
             return peer
         if _X_FORWARDED_FOR not in headers and _FORWARDED not in headers:
             return peer
         named = {
             self._first_untrusted(peer, hops)
             for hops in (
-                _x_forwarded_for(headers.getall(_X_FORWARDED_FOR, [])),
-                _forwarded(headers.getall(_FORWARDED, [])),
+                _read_x_forwarded_for(headers.getall(_X_FORWARDED_FOR, [])),
+                _read_forwarded(headers.getall(_FORWARDED, [])),
             )
             if hops
         }
@@ -57,7 +57,7 @@ class Proxies:
         """Return the client from the forwarded hops. An unreadable hop ends the search at the proxy that sent it."""
         client = peer
         for hop in reversed(hops):
-            address = _read(hop)
+            address = _parse(hop)
             if address is None:
                 return client
             client = str(address)
@@ -72,13 +72,13 @@ class Proxies:
 @lru_cache(maxsize=4_096)
 def to_address_group(address: str) -> str:
     """Return the unit that limits count: the IPv4 address, or the /64 network of an IPv6 address."""
-    parsed = _read(address)
+    parsed = _parse(address)
     if parsed is None or isinstance(parsed, ipaddress.IPv4Address):
         return address if parsed is None else str(parsed)
     return str(ipaddress.ip_network((parsed, _PREFIX), strict=False))
 
 
-def _read(text: str) -> Address | None:
+def _parse(text: str) -> Address | None:
     """Parse an address with or without brackets, port and zone. IPv4 within IPv6 becomes IPv4."""
     text = text.strip()
     if match := _BRACKETED.fullmatch(text) or _WITH_PORT.fullmatch(text):
@@ -92,11 +92,11 @@ def _read(text: str) -> Address | None:
     return parsed
 
 
-def _x_forwarded_for(values: Sequence[str]) -> list[str]:
+def _read_x_forwarded_for(values: Sequence[str]) -> list[str]:
     return [hop for value in values for hop in value.split(",")]
 
 
-def _forwarded(values: Sequence[str]) -> list[str]:
+def _read_forwarded(values: Sequence[str]) -> list[str]:
     """Return the ``for`` of each hop (RFC 7239); empty, and so unreadable, if a hop has none."""
     return [_read_for(hop) for value in values for hop in _HOP.findall(value)]
 

@@ -43,7 +43,7 @@ class Lockout:
 
     def __init__(self) -> None:
         self._guesses: RecentClients[_FailedGuesses] = RecentClients()
-        self._verified_us: RecentClients[int] = RecentClients()  # when a name was last right from an address
+        self._verified_us: RecentClients[int] = RecentClients()  # when a name was last verified from an address
         self._unlocked_us: RecentClients[int] = RecentClients()
 
     def reserve(self, name: str, address: str, now_us: int) -> None:

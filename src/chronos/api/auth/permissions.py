@@ -92,12 +92,12 @@ def read_grant(name: str, entry: Mapping[str, Any]) -> Principal:
 
     ``namespaces`` is a list in which the role holds, or a map with a role for each.
     """
-    role = _role(name, entry.get("role", "viewer"))
+    role = _read_role(name, entry.get("role", "viewer"))
     namespaces = entry.get("namespaces")
     if namespaces is None:
         return Principal(name=name, role=role)
     if isinstance(namespaces, Mapping):
-        roles = {str(namespace): _role(name, one) for namespace, one in namespaces.items()}
+        roles = {str(namespace): _read_role(name, one) for namespace, one in namespaces.items()}
     elif isinstance(namespaces, list | tuple):
         roles = {str(namespace): role for namespace in namespaces}
     else:
@@ -108,7 +108,7 @@ def read_grant(name: str, entry: Mapping[str, Any]) -> Principal:
     return Principal(name=name, by_namespace=roles)
 
 
-def _role(name: str, value: Any) -> Role:
+def _read_role(name: str, value: Any) -> Role:
     try:
         return Role[str(value).upper()]
     except KeyError:

@@ -60,6 +60,7 @@ def _translated(handler: Handler, translate: Translate) -> Handler:
             response.body = msgspec.json.encode(translate(msgspec.json.decode(response.body)))
         return response
 
+    translated.__doc__ = handler.__doc__
     return translated
 
 

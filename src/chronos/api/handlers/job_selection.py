@@ -50,9 +50,7 @@ class JobSelection:
             if page.cursor is None:
                 return jobs
             cursor = page.cursor
-        raise Malformed(
-            f"more than {_MAX_PAGES * _PAGE:,} jobs would have to be looked through; name the rarest tag first"
-        )
+        raise Malformed(f"more than {_MAX_PAGES * _PAGE:,} jobs would have to be searched; put the rarest tag first")
 
     def _has_more_tags(self, job: Job) -> bool:
         tags = job.spec.tags
@@ -61,21 +59,21 @@ class JobSelection:
 
 def read_selection(context: RequestContext, permission: Permission) -> JobSelection:
     """Read the selection from the parameters. The caller needs the permission in the selected namespaces."""
-    tags = [_tag(text) for text in context.texts("tag") if text]
+    tags = [_read_tag(text) for text in context.texts("tag") if text]
     if len(tags) > MAX_TAGS:
         raise Malformed(f'parameter "tag" is given {len(tags)} times, allowed {MAX_TAGS}')
     where = JobFilter(
-        namespace=_namespace(context, permission),
+        namespace=_read_namespace(context, permission),
         prefix=context.text("prefix") or "",
         contains=context.text("q") or "",
         tag=tags[0] if tags else None,
-        state=_state(context.text("state")),
+        state=_read_state(context.text("state")),
         owner=context.text("owner"),
     )
     return JobSelection(where=where, more_tags=tuple(tags[1:]))
 
 
-def _namespace(context: RequestContext, permission: Permission) -> str | None:
+def _read_namespace(context: RequestContext, permission: Permission) -> str | None:
     """Return the selected namespace; None for ``*``, all namespaces."""
     if context.text("namespace") != ALL_NAMESPACES:
         context.require(context.namespace, permission)
@@ -85,7 +83,7 @@ def _namespace(context: RequestContext, permission: Permission) -> str | None:
     return None
 
 
-def _tag(text: str) -> Tag:
+def _read_tag(text: str) -> Tag:
     """Read ``key``, ``key=value`` or ``key:value``."""
     for separator in "=:":
         key, jobs, value = text.partition(separator)
@@ -94,7 +92,7 @@ def _tag(text: str) -> Tag:
     return text, None
 
 
-def _state(text: str | None) -> JobState | None:
+def _read_state(text: str | None) -> JobState | None:
     if text is None:
         return None
     try:

@@ -47,17 +47,17 @@ async def preview(context: RequestContext) -> web.StreamResponse:
     body = await context.read_object()
     count = body.integer("count", low=1, high=MAX_PREVIEW) or 10
     key = body.text("key", "name", max_bytes=200) or ""
-    when = read_schedule(body, key)
-    if when.now or when.manual:
+    schedule_input = read_schedule(body, key)
+    if schedule_input.now or schedule_input.manual:
         body.raise_problems()
-        now = [rfc3339(context.api.clock.now_us())] if when.now else []
-        words = "Now, as soon as a slot is free" if when.now else "Only when triggered"
+        now = [rfc3339(context.api.clock.now_us())] if schedule_input.now else []
+        words = "Now, as soon as a slot is free" if schedule_input.now else "Only when triggered"
         return json_response({"words": words, "understood_as": None, "timezone": "UTC", "next": now, "warnings": []})
-    if when.spec is None and not body.problems:
+    if schedule_input.spec is None and not body.problems:
         body.fault("schedule", 'is required; use text of any dialect, or an object such as {"cron": "0 9 * * *"}')
     body.raise_problems()
-    assert when.spec is not None
-    result = preview_spec(when.spec, now_us=context.api.clock.now_us(), count=count, key=key)
+    assert schedule_input.spec is not None
+    result = preview_spec(schedule_input.spec, now_us=context.api.clock.now_us(), count=count, key=key)
     return json_response(
         {
             "words": result.words,

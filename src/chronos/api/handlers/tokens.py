@@ -113,10 +113,10 @@ async def delete_token(context: RequestContext) -> web.StreamResponse:
     "/users",
     permission=Permission.ADMINISTER,
     summary="List the users of the configuration",
-    returns={200: ResponseDoc.list_of("User", examples.USER, description="all of them")},
+    returns={200: ResponseDoc.list_of("User", examples.USER, description="all users")},
 )
 async def list_users(context: RequestContext) -> web.StreamResponse:
-    """The users of the configuration."""
+    """List the users of the configuration with their roles."""
     users = sorted(context.api.access.users.items())
     items = [
         {
@@ -152,7 +152,7 @@ async def unlock_user(context: RequestContext) -> web.StreamResponse:
     """
     name, access = context.path("name"), context.api.access
     if name not in access.users:
-        raise NotFound(f'user "{name[:200]}"; GET /api/v1/users lists them')
+        raise NotFound(f'user "{name[:200]}" not found; GET /api/v1/users lists them')
     answer = {"name": name, "node": context.api.status().get("node")}
     if context.dry_run:
         return json_response({"dry_run": True, **answer})

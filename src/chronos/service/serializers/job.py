@@ -120,47 +120,49 @@ def read_job(data: Any, *, checks: Mapping[str, Check], namespace: str = DEFAULT
     if "apiVersion" in data and "kind" in data:
         raise InvalidJob([Problem("", "is a Kubernetes manifest; write a job with a name, a schedule and tasks")])
     reader = ObjectReader(data, "", problems)
-    name = _name(reader, "name")
-    space = _name(reader, "namespace", default=namespace)
+    name = _read_name(reader, "name")
+    job_namespace = _read_name(reader, "namespace", default=namespace)
     reader.lacks(_READ_ONLY_FIELDS)
-    when = read_schedule(reader, name)
-    tasks = _tasks(reader, checks)
+    schedule_input = read_schedule(reader, name)
+    tasks = _read_tasks(reader, checks)
     settings = _with_mode(reader, read_settings(reader), tasks)
     after: tuple[UpstreamJob, ...] = ()
     enabled: bool | None = None
     if reader.lacks(_RARE_FIELDS):
         tags = reader.text_map("tags", max_items=MAX_TAGS, listed=True)
-        spec = JobSpec(schedule=when.spec, tasks=tasks, settings=settings, tags=tags)
+        spec = JobSpec(schedule=schedule_input.spec, tasks=tasks, settings=settings, tags=tags)
     else:
         _refuse_alerts(reader)
-        after = _after(reader, name)
+        after = _read_after(reader, name)
         enabled = reader.boolean("enabled")
         spec = JobSpec(
-            schedule=when.spec,
+            schedule=schedule_input.spec,
             tasks=tasks,
             settings=settings,
             description=reader.text("description", max_bytes=MAX_DESCRIPTION) or "",
             after=after,
-            on_start=_hook(reader, "on_start", checks),
-            on_complete=_hook(reader, "on_complete", checks),
+            on_start=_read_hook(reader, "on_start", checks),
+            on_complete=_read_hook(reader, "on_complete", checks),
             owner=reader.text("owner", max_bytes=200),
             tags=reader.text_map("tags", max_items=MAX_TAGS, listed=True),
-            payload=_payload(reader),
+            payload=_read_payload(reader),
         )
     reader.finish()
     encoded = _check_spec(spec, problems)
     if problems:
         raise InvalidJob(problems, name=name or None)
     return Draft(
-        namespace=space,
+        namespace=job_namespace,
         name=name,
         spec=spec,
-        parsed=None if when.spec is None or when.schedule is None else (when.spec, when.schedule),
+        parsed=None
+        if schedule_input.spec is None or schedule_input.schedule is None
+        else (schedule_input.spec, schedule_input.schedule),
         state=None if enabled is None else JobState.ACTIVE if enabled else JobState.DISABLED,
-        immediate=when.spec is None and not when.manual and not after and enabled is not False,
-        now=when.now,
-        manual=when.manual,
-        schedule_pointer=when.pointer,
+        immediate=schedule_input.spec is None and not schedule_input.manual and not after and enabled is not False,
+        now=schedule_input.now,
+        manual=schedule_input.manual,
+        schedule_pointer=schedule_input.pointer,
         target_pointers=_find_target_pointers(data, spec, checks) if MASK_BYTES in encoded else None,
     )
 
@@ -238,7 +240,7 @@ def write_spec(spec: JobSpec, *, masked: bool = True) -> dict[str, Any]:
 # --- reading
 
 
-def _name(reader: ObjectReader, field: str, default: str | None = None) -> str:
+def _read_name(reader: ObjectReader, field: str, default: str | None = None) -> str:
     value = reader.text(field, max_bytes=1024)
     if value is None:
         if default is None and not reader.present(field):
@@ -250,7 +252,7 @@ def _name(reader: ObjectReader, field: str, default: str | None = None) -> str:
     return value
 
 
-def _tasks(reader: ObjectReader, checks: Mapping[str, Check]) -> tuple[Task, ...]:
+def _read_tasks(reader: ObjectReader, checks: Mapping[str, Check]) -> tuple[Task, ...]:
     function = reader.text("job_type", max_bytes=200)
     target_fields = find_target_fields(reader, checks)
     name, entries = reader.items("tasks", max_items=MAX_TASKS)
@@ -270,16 +272,17 @@ def _tasks(reader: ObjectReader, checks: Mapping[str, Check]) -> tuple[Task, ...
         tasks.append(None if target is None else Task(name=DEFAULT_TASK_NAME, target=target))
     if entries:
         tasks += [
-            _task(reader.to_object((name, index), value), checks, len(entries)) for index, value in enumerate(entries)
+            _read_task(reader.to_object((name, index), value), checks, len(entries))
+            for index, value in enumerate(entries)
         ]
         _check_names(reader, name, entries)
     return tuple(task for task in tasks if task is not None)
 
 
-def _task(reader: ObjectReader | None, checks: Mapping[str, Check], count: int) -> Task | None:
+def _read_task(reader: ObjectReader | None, checks: Mapping[str, Check], count: int) -> Task | None:
     if reader is None:
         return None
-    name = _name(reader, "name", default=DEFAULT_TASK_NAME if count == 1 else None)
+    name = _read_name(reader, "name", default=DEFAULT_TASK_NAME if count == 1 else None)
     target_fields = find_target_fields(reader, checks)
     if len(target_fields) != 1:
         kinds = ", ".join(sorted(checks))
@@ -319,19 +322,19 @@ def _check_names(reader: ObjectReader, field: str, entries: list[Any]) -> None:
                 reader.fault((field, index, *path), f'is "{need[:64]}", but the job has no task of this name')
 
 
-def _hook(reader: ObjectReader, field: str, checks: Mapping[str, Check]) -> Target | None:
+def _read_hook(reader: ObjectReader, field: str, checks: Mapping[str, Check]) -> Target | None:
     inner = reader.object(field)
     if inner is None:
         return None
     target_fields = find_target_fields(inner, checks)
     if len(target_fields) != 1:
         reader.fault(field, f"must have exactly one target: {', '.join(sorted(checks))}")
-    targets = [read_target(inner, field_, checks) for field_ in target_fields]
+    targets = [read_target(inner, field_name, checks) for field_name in target_fields]
     inner.finish()
     return targets[0] if targets else None
 
 
-def _after(reader: ObjectReader, name: str) -> tuple[UpstreamJob, ...]:
+def _read_after(reader: ObjectReader, name: str) -> tuple[UpstreamJob, ...]:
     field, entries = reader.items("after", max_items=MAX_FOLLOWED)
     upstream: list[UpstreamJob] = []
     for index, value in enumerate(entries):
@@ -348,9 +351,9 @@ def _after(reader: ObjectReader, name: str) -> tuple[UpstreamJob, ...]:
             inner.fault("job", "is required")
         else:
             upstream.append(UpstreamJob(job=job, on=on))
-    if any(job_.job == name for job_ in upstream):
+    if any(upstream_job.job == name for upstream_job in upstream):
         reader.fault(field, "names the job itself; a job cannot follow itself")
-    if len({job_.job for job_ in upstream}) < len(upstream):
+    if len({upstream_job.job for upstream_job in upstream}) < len(upstream):
         reader.fault(field, "names a job twice; name each job once")
     return tuple(upstream)
 
@@ -362,7 +365,7 @@ def _refuse_alerts(reader: ObjectReader) -> None:
         reader.fault(field, NO_ALERTS)
 
 
-def _payload(reader: ObjectReader) -> Any:
+def _read_payload(reader: ObjectReader) -> Any:
     _, payload = reader.take("payload")
     if payload is not None and len(msgspec.json.encode(payload)) > MAX_PAYLOAD:
         reader.fault("payload", f"is larger than {MAX_PAYLOAD // 1024} KiB")

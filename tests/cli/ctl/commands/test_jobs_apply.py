@@ -198,7 +198,7 @@ def test_missing_files_are_reported(shared: Served, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("field", "message"),
     [
-        ("alerts: [{slack: '#ops'}]", "alerts do not exist yet, so that none would be sent"),
+        ("alerts: [{slack: '#ops'}]", "alerts are not supported yet, so none would be sent"),
         (
             "on_start: {command: {argv: ['{{ secret.X }}']}}",
             "Chronos does not support secrets yet; write the value itself",
