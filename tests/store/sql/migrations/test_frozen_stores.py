@@ -24,13 +24,7 @@ from tests.store.freeze import DATA, NODE, TOKEN, read_records
 
 SCHEMAS = sorted(path.name.split(".")[0] for path in DATA.glob("schema-*.json.xz"))
 FORMER_SENTENCES = {  # of reasons that were stored without a message; each release shows its own sentence
-    "task_failed": "A task failed for good.",
-    "some_tasks_failed": "Some tasks failed, and the job tolerates that.",
-    "execution_timeout": "It worked longer than its execution timeout allows.",
     "overlap": "An earlier execution of the job was still under way.",
-    "queue_full": "Too many executions of the job were waiting already.",
-    "missed": "No node was alive to run it in time.",
-    "canceled": "Somebody canceled it.",
     "replaced": "A newer execution of the job took its place.",
 }
 SHARED = ("side_by_side",)  # jobs whose executions may overlap
