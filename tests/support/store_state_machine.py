@@ -110,7 +110,7 @@ class StoreMachine(SideBySide):
         key: str | None,
         key_limit: int,
         state: JobState,
-        was: JobState | None,
+        expect_state: JobState | None,
         run: RunOnSave | None,
         **gate: Any,
     ) -> None:
@@ -136,7 +136,7 @@ class StoreMachine(SideBySide):
             gate=spec_gate,
             next_us=self.now + SECOND,
             state=state,
-            expect_state=was,
+            expect_state=expect_state,
             run=RunOnSave() if run is not None and not keyed else run,
         )
         saved = self.apply(SaveJobs(rows=(row,), now_us=self.now))
@@ -373,10 +373,12 @@ class StoreMachine(SideBySide):
         state=st.sampled_from([JobState.ACTIVE, JobState.PAUSED, JobState.DISABLED]),
         expect_state=st.sampled_from([None, *JobState]),
     )
-    def set_state(self, data: st.DataObject, state: JobState, was: JobState | None) -> None:
+    def set_state(self, data: st.DataObject, state: JobState, expect_state: JobState | None) -> None:
         saved = self.jobs[data.draw(st.sampled_from(sorted(self.jobs)))]
         if self.apply(
-            SetJobState(job=saved.id, state=state, now_us=self.now, next_us=self.now + SECOND, expect_state=was)
+            SetJobState(
+                job=saved.id, state=state, now_us=self.now, next_us=self.now + SECOND, expect_state=expect_state
+            )
         ):
             self._switched(saved.id, state)
 

@@ -14,7 +14,7 @@ import asyncpg
 import pytest
 
 from chronos.core.execution import AttemptStatus, Status
-from chronos.core.reasons import ReasonCode
+from chronos.core.reasons import Reason, ReasonCode
 from chronos.store.commands import EndedAttempt, Reap, ReapRow
 from chronos.store.contract import JobFilter, Store
 from chronos.store.sql.postgres.store import PostgresStore
@@ -23,6 +23,10 @@ from chronos.testing.conformance import StoreFixture
 from tests.store.freeze import DATA, NODE, TOKEN, read_records
 
 SCHEMAS = sorted(path.name.split(".")[0] for path in DATA.glob("schema-*.json.xz"))
+FORMER_SENTENCES = {  # of reasons that were stored without a message; each release shows its own sentence
+    "overlap": "An earlier execution of the job was still under way.",
+    "replaced": "A newer execution of the job took its place.",
+}
 SHARED = ("side_by_side",)  # jobs whose executions may overlap
 
 
@@ -63,7 +67,7 @@ def frozen(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Frozen]:
 
 
 def comparable(records: dict[str, Any]) -> dict[str, Any]:
-    """Return records without values that an upgrade may change: tokens of open executions, and open tasks."""
+    """Return records without values that an upgrade may change: tokens of open executions, open tasks, sentences."""
     plain: dict[str, Any] = json.loads(json.dumps(records))
     for execution in plain["executions"]:
         item = execution["item"]
@@ -71,6 +75,9 @@ def comparable(records: dict[str, Any]) -> dict[str, Any]:
             item.pop("token")
         if item["status"] == Status.CANCELED:
             (item["detail"] or {}).pop("group", None)
+        reason = item.get("reason")
+        if reason and reason["message"] == FORMER_SENTENCES.get(reason["code"]):
+            reason["message"] = Reason.of(ReasonCode(reason["code"])).message
     return plain
 
 
