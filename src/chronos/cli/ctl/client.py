@@ -26,7 +26,7 @@ _TIMEOUT_S = 60.0
 _RETRY_STATUSES = (429, 503)
 _FOREIGN_STATUSES = (404, 405, 501)  # without a code, they come from another kind of server
 _RUN_PATHS = ("executions", "dead-letters")
-_REST_HINT = re.compile(r"; GET \S+ lists them$")
+_REST_HINT = re.compile(r"; (?:GET \S+ lists them|list the jobs to see their names)$")
 _TAG = re.compile(r"<[^<>]*>")
 
 Query = Mapping[str, object | None]

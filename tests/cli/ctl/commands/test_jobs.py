@@ -185,7 +185,10 @@ def test_forbid_means_skip(served: Served) -> None:
 
 
 def test_a_missing_job_points_to_the_list(served: Served) -> None:
-    assert "list the jobs: chronosctl jobs list" in served.ctl("jobs", "get", "ghost", code=3).stderr
+    assert (
+        served.ctl("jobs", "get", "ghost", code=3).stderr
+        == '✗ job "ghost" not found in the namespace "default"\n  list the jobs: chronosctl jobs list\n'
+    )
     served.create()
     assert "chronosctl jobs list" not in served.ctl("jobs", "get", "helo", code=3).stderr
     assert "chronosctl jobs versions hello" in served.ctl("jobs", "get", "hello", "--version", "9", code=3).stderr
