@@ -16,7 +16,7 @@ from chronos.core.settle import End
 from chronos.engine.execution.recorder import to_ended_event
 from chronos.engine.heartbeat import WORKER_ONLY_LABEL
 from chronos.engine.job_catalog import CatalogEntry, JobCatalog
-from chronos.engine.maintenance.takeover import TakeoverVerdict, decide_takeover
+from chronos.engine.maintenance.takeover_decision import TakeoverVerdict, decide_takeover
 from chronos.engine.node_context import NodeContext
 from chronos.process_identity import has_ended, has_helpers
 from chronos.store.commands import Reap, Release, ReleaseRow, Settle, SettleRow
