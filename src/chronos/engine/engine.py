@@ -72,7 +72,7 @@ class _ListenerRelay:
         self.executor.on_outcome_rejected(row)
 
     def on_keys_freed(self) -> None:
-        self.janitor.sweep_soon()
+        self.janitor.wake_soon()
 
     def on_slot_freed(self) -> None:
         self.dispatcher.on_slot_freed()
@@ -196,7 +196,7 @@ class Engine:
         if loops is not None:
             loops.cancel()
             await asyncio.gather(loops, return_exceptions=True)
-        await self._executor.drop_all()
+        await self._executor.kill_all_and_wait()
 
     async def wait_until_stopped(self) -> None:
         """Wait until the engine has stopped. Raises the error that stopped it, if ``stop`` did not."""
@@ -221,9 +221,9 @@ class Engine:
         return None if entry is None or not entry.name else (entry.namespace, entry.name)
 
     @property
-    def busy(self) -> int:
+    def running_count(self) -> int:
         """The number of executions that are running on this node."""
-        return self._executor.busy
+        return self._executor.running_count
 
     # --- loops
 
