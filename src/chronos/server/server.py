@@ -219,7 +219,7 @@ class Server:
             "schedules": self._roles.schedules,
             "works": self._roles.works,
             "slots": self._options.slots if self._roles.works else 0,
-            "executions_here": 0 if engine is None else engine.busy,
+            "executions_here": 0 if engine is None else engine.running_count,
             "jobs_held": held,
             "jobs_recovered": self.recovered,
             "jobs_failed_to_recover": broken,
