@@ -171,8 +171,8 @@ class StoreMachine(SideBySide):
                     scheduled_execution_id(gate.job, gate.next_us),
                     gate.next_us,
                     claim,
-                    gate.careful,
-                    key if gate.careful else None,
+                    gate.needs_gate_lock,
+                    key if gate.needs_gate_lock else None,
                     1,
                 )
             )

@@ -128,7 +128,12 @@ class Engine:
         self._admission = AdmissionLoop(self._context, catalog, self._dispatcher, new_request=new_request)
         keep_deleted_us = resolve_settings(defaults).keep_age_us
         self._janitor = Janitor(self._context, claim_soon=self._dispatcher.claim_soon, keep_deleted_us=keep_deleted_us)
-        self._reaper = Reaper(self._context, catalog, claim_soon=self._dispatcher.claim_soon, set_peers=self._set_peers)
+        self._reaper = Reaper(
+            self._context,
+            catalog,
+            claim_soon=self._dispatcher.claim_soon,
+            set_scheduling_nodes=self._set_scheduling_nodes,
+        )
         self._outbox = Outbox(self._context, catalog)
         relay.dispatcher, relay.executor, relay.janitor = self._dispatcher, self._executor, self._janitor
         self._loops: asyncio.Task[None] | None = None
@@ -249,8 +254,8 @@ class Engine:
                 recovery = self._admission.recovery_loop.run()
                 self._claim_and_admission_tasks.append(loops.create_task(recovery, name="chronos-recovery"))
 
-    def _set_peers(self, peers: tuple[int, ...]) -> None:
-        self._admission.peers = peers
+    def _set_scheduling_nodes(self, nodes: tuple[int, ...]) -> None:
+        self._admission.scheduling_nodes = nodes
 
     def _wake_by_hint(self, hint: Hint) -> None:
         """Wake the loops that have something to look for."""

@@ -36,10 +36,10 @@ class Reaper:
         catalog: JobCatalog,
         *,
         claim_soon: Callable[[], None],
-        set_peers: Callable[[tuple[int, ...]], None],
+        set_scheduling_nodes: Callable[[tuple[int, ...]], None],
     ) -> None:
         self._context, self._catalog = context, catalog
-        self._claim_soon, self._set_peers = claim_soon, set_peers
+        self._claim_soon, self._set_scheduling_nodes = claim_soon, set_scheduling_nodes
         self._recheck_soon = False  # a node's process has ended, but not yet its children
         options = context.options
         self._watch = HeartbeatWatch(
@@ -68,7 +68,7 @@ class Reaper:
         ]
         dead = [node for node in (*silent, *(node for node in ended if node not in silent)) if node.number != me]
         dead_numbers = {node.number for node in dead}
-        self._set_peers(tuple(n.number for n in nodes if self._may_schedule(n, dead_numbers)))
+        self._set_scheduling_nodes(tuple(n.number for n in nodes if self._may_schedule(n, dead_numbers)))
         if not self._context.node.may_start:
             return  # this node itself may be cut off
         for node in dead:

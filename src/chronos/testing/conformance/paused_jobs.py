@@ -101,7 +101,7 @@ async def case_dependency_runs_of_a_paused_job_are_queued(w: StoreFixture) -> No
 
 async def case_a_held_execution_replaces_only_held_ones(w: StoreFixture) -> None:
     saved = await w.save(overlap=Overlap.REPLACE)
-    [run] = await w.admit_next("job", careful=True)
+    [run] = await w.admit_next("job", needs_gate_lock=True)
     await w.set_state(saved.id, JobState.PAUSED)
     w.tick()
     first = await w.trigger(saved.id, cause=Cause.DEPENDENCY)
