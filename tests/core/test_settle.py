@@ -9,8 +9,8 @@ from chronos.core.config import UNLIMITED, Delivery, Mode, OnFailure, Retry
 from chronos.core.execution import Status, TaskStatus
 from chronos.core.job import Task
 from chronos.core.outcome import Canceled, Failed, Lost, Outcome, Released, Succeeded, TimedOut
-from chronos.core.policy import retry_delay_us
 from chronos.core.reasons import ReasonCode
+from chronos.core.retry_policy import retry_delay_us
 from chronos.core.settle import MAX_ERROR, end_running_tasks, wake_tasks
 from chronos.errors import Invalid
 from tests.support.settle_driver import BAD, OK, ONCE, OWN_CONTINUE, T0, TARGET, Run, attempt, job, task

@@ -34,8 +34,8 @@ from chronos.core.outcome import (
     Waits,
     is_worth_retrying,
 )
-from chronos.core.policy import has_attempts_left, retry_delay_us
 from chronos.core.reasons import Reason, ReasonCode
+from chronos.core.retry_policy import has_attempts_left, retry_delay_us
 from chronos.core.task_group import STOP_CODES, Layout, StoppedBy, TaskGroup, TaskState
 
 MAX_ERROR = 4_000

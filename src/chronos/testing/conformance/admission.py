@@ -2,11 +2,11 @@
 
 import asyncio
 
+from chronos.core.admission_policy import AdmissionVerdict, admit
 from chronos.core.config import Overlap
 from chronos.core.execution import CancelRequest, Cause, Status
 from chronos.core.ids import key_gate_id, scheduled_execution_id
 from chronos.core.job import JobState
-from chronos.core.policy import AdmissionVerdict, admit
 from chronos.core.reasons import ReasonCode
 from chronos.store.commands import Admit
 from chronos.testing.conformance.fixture import SECOND, T0, StoreFixture, admit_row

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from chronos.core.admission_policy import GateSpec
 from chronos.core.config import Overlap
 from chronos.core.execution import AttemptStatus, Cause, Execution, Status
 from chronos.core.ids import key_gate_id, requested_execution_id, scheduled_execution_id
 from chronos.core.job import Job, JobSpec, JobState, ScheduleSpec, Target, Task
-from chronos.core.policy import GateSpec
 from chronos.core.reasons import ReasonCode
 from chronos.store.commands import (
     Admit,
