@@ -50,8 +50,8 @@ def admit(
     """Decide whether an execution runs, is queued, is skipped or is refused.
 
     * ``active`` counts the ready, running and waiting executions of the gate, ``queued`` the queued ones.
-    * ``requested``: the execution must not be skipped (see ``Cause.requested``). Under ``skip`` it is queued, and a full
-      queue refuses it.
+    * ``requested``: the execution must not be skipped (see ``Cause.requested``). Under ``skip`` it is queued, and a
+      full queue refuses it.
     * ``key_full``: as many executions with the same concurrency key are active as its limit allows.
     * An execution that is queued for its key counts as running: under ``skip``, later instants are skipped.
     * An execution that replaces another one always has room behind it.

@@ -172,7 +172,7 @@ class Reaper:
                 verdict.detail,
                 verdict.lost,
                 verdict.follow,
-                verdict.end is not None and verdict.end.dead_letter,
+                verdict.end is not None and verdict.end.is_dead_letter,
             )
             for execution, verdict in ended
         )
