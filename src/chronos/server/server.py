@@ -176,9 +176,9 @@ class Server:
             self._clock,
             name_of=engine.job_name,
             per_job=self.config["metrics.per_job"],
-            silence_s=self._options.heartbeat_timeout_s,
+            heartbeat_timeout_s=self._options.heartbeat_timeout_s,
         )
-        engine.on_event(metrics.watch)
+        engine.on_event(metrics.count_event)
         store.on_commit(metrics.observe_commit)
         self._metrics = metrics
         return metrics
