@@ -164,7 +164,7 @@ class Node:
     async def _save(self) -> None:
         overlap = self._random.choice(tuple(Overlap))
         limit = self._random.choice((0, 1, 2)) if overlap is Overlap.ALLOW else 1
-        row = StoreFixture(self._store).row(
+        row = StoreFixture(self._store).build_job_row(
             self._random.choice(NAMES),
             overlap=overlap,
             limit=limit,
@@ -210,7 +210,10 @@ async def together(url: str, seeds: list[int]) -> None:
     nodes = [Node(store, seed, all_nodes) for store, seed in zip(stores, seeds, strict=True)]
     world = StoreFixture(stores[0])
     await stores[0].apply(
-        SaveJobs(rows=tuple(world.row(name, lane=lane) for name, lane in zip(NAMES, "xyxy", strict=True)), now_us=T0)
+        SaveJobs(
+            rows=tuple(world.build_job_row(name, lane=lane) for name, lane in zip(NAMES, "xyxy", strict=True)),
+            now_us=T0,
+        )
     )
     for _ in range(2):
         await asyncio.gather(*(node.work() for node in nodes))
