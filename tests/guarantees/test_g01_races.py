@@ -130,7 +130,7 @@ async def check_started_once(url: str, started: list[str], *, killed: int = 0) -
     assert await store.verify() == []
     # Other nodes take over the executions of killed racers, so nothing is lost.
     for node in await store.nodes():
-        held = await store.held_by(node.number)
+        held = await store.running_on(node.number)
         rows = tuple(
             ReapRow(
                 *(e.id, e.job, e.token, Status.READY, ReasonCode.WORKER_LOST, 2),

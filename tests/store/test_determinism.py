@@ -148,7 +148,7 @@ class ConcurrentClients:
         settled = await self.store.apply(
             Settle(rows=rows, node=self.world.node, now_us=now_us, take=2, take_lanes=(1, 2))
         )
-        self.runs += [(row.id, row.job, row.token) for row in settled.taken]
+        self.runs += [(row.id, row.job, row.token) for row in settled.started_successors]
 
     async def suspend(self, now_us: int) -> None:
         if self.runs:

@@ -131,7 +131,7 @@ def test_unused_keys_do_not_split_batches(postgres_url: str) -> None:
     async def looked(store: PostgresStore) -> set[bool]:
         for lane in store._write_connections:
             await lane._on_replan(await lane._reconnecting.get())
-        return {lane._one_by_one for lane in store._write_connections}
+        return {lane._separate_transactions for lane in store._write_connections}
 
     async def check() -> None:
         async with opened(postgres_url) as store:

@@ -160,12 +160,12 @@ async def case_settle_hands_the_next_execution_to_the_same_node(fixture: StoreFi
     first, second, third = [await fixture.admit_one() for _ in range(3)]
     [lane] = await fixture.store.lanes()
     settled = await fixture.settle(first, take=1, take_lanes=(lane,))
-    [taken] = settled.taken
+    [taken] = settled.started_successors
     assert (taken.id, settled.woken) == (second.id, 0)
     execution = await fixture.execution(second.id)
     assert (execution.status, execution.node, execution.token) == (Status.RUNNING, fixture.node, taken.token)
     elsewhere = await fixture.settle(taken, take=1, take_lanes=(lane + 1,))
-    assert (elsewhere.taken, elsewhere.woken) == ([], 1)
+    assert (elsewhere.started_successors, elsewhere.woken) == ([], 1)
     assert await fixture.status(third.id) is Status.READY
 
 

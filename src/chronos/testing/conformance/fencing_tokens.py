@@ -54,7 +54,7 @@ async def case_tokens_grow_when_settle_hands_over_the_next_execution(fixture: St
     await fixture.trigger(job, scheduled_us=fixture.now_us - 100 * SECOND_US)
     lanes = tuple(await fixture.store.lanes())
     for _ in range(2):
-        [taken] = (await fixture.settle(started[-1], take=1, take_lanes=lanes)).taken
+        [taken] = (await fixture.settle(started[-1], take=1, take_lanes=lanes)).started_successors
         started.append(taken)
     _assert_growing(started)
 

@@ -47,8 +47,8 @@ async def case_work_of_the_node_itself_gives_no_hint(fixture: StoreFixture) -> N
     await fixture.wake()
     [lane] = await fixture.store.lanes()
     settled = await fixture.settle(run, take=1, take_lanes=(lane,))
-    assert settled.taken[0].id == behind.id
-    await fixture.settle(settled.taken[0])
+    assert settled.started_successors[0].id == behind.id
+    await fixture.settle(settled.started_successors[0])
     assert hints.take() == Hint(0)
 
 

@@ -115,7 +115,7 @@ async def case_executions_of_one_batch_carry_the_last_run_of_their_jobs(fixture:
     behind = await fixture.admit_next(*names)
     assert {run.status for run in behind} == {Status.QUEUED}
     lanes = tuple(await fixture.store.lanes())
-    taken = (await fixture.settle(*again, take=9, take_lanes=lanes)).taken
+    taken = (await fixture.settle(*again, take=9, take_lanes=lanes)).started_successors
     assert [run.last_run_us for run in taken] == [T0_US + 2 * SECOND_US] * 3
     await fixture.settle(*taken)
     await fixture.admit_next(*names, claim=False)

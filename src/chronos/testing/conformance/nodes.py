@@ -66,11 +66,11 @@ async def case_a_beat_returns_the_executions_of_the_node(fixture: StoreFixture) 
     await fixture.store.apply(CancelExecution(execution=b.id, now_us=fixture.tick(), message="enough"))
     beaten = await fixture.store.apply(Beat(node=fixture.node, beat=1, now_us=fixture.tick()))
     assert beaten.alive
-    assert set(beaten.held) == {
+    assert set(beaten.running) == {
         (a.id, a.token, CancelRequest.NO, None),
         (b.id, b.token, CancelRequest.REQUESTED, "enough"),
     }
-    assert {e.id for e in await fixture.store.held_by(fixture.node)} == {a.id, b.id}
+    assert {e.id for e in await fixture.store.running_on(fixture.node)} == {a.id, b.id}
     [node] = await fixture.store.nodes()
     assert (node.beat, node.beat_us) == (1, fixture.now_us)
     assert (await fixture.store.apply(Beat(node=fixture.node, beat=1, now_us=fixture.tick()))).alive

@@ -119,7 +119,7 @@ def test_the_work_of_the_dead_node_continues_with_higher_tokens(frozen: Frozen) 
             fixture.now_us = 2_000_000_000_000_000
             names = {job.id: job.name for job in (await store.jobs_by_id(await ids(store))).values()}
             [dead] = [node for node in await store.nodes() if node.name == NODE]
-            held = await store.held_by(dead.number)
+            held = await store.running_on(dead.number)
             running = {"line", "skips", "side_by_side", "replaces", "second_try", "batch"}
             assert {names[run.job] for run in held} == running
             last = highest(frozen.was, names)

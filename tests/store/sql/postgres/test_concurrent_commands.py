@@ -126,7 +126,7 @@ class Node:
     async def _settle(self) -> None:
         rows = tuple(SettleRow(*run, Status.SUCCEEDED, ReasonCode.SUCCEEDED, None, T0) for run in self._take())
         settled = await self._store.apply(Settle(rows=rows, node=self._number, now_us=T0, take=2, take_lanes=(1, 2)))
-        self._keep([(run.id, run.job, run.token) for run in settled.taken])
+        self._keep([(run.id, run.job, run.token) for run in settled.started_successors])
 
     async def _sleep(self) -> None:
         rows = tuple(SuspendRow(run[0], run[2], T0, (), 2, 0) for run in self._take())
@@ -196,7 +196,7 @@ class Node:
                 ),
                 (EndedAttempt(run.id, "task", run.token, AttemptStatus.LOST, T0, T0, self._number),),
             )
-            for run in await self._store.held_by(self._number)
+            for run in await self._store.running_on(self._number)
         )
         await self._store.apply(Reap(node=self._number, beat=0, rows=rows, now_us=T0))
         self._held = []

@@ -92,8 +92,8 @@ def test_successors_taken_by_a_cut_off_settlement_are_returned(prepared_url: str
             settled = await fixture.settle(first, take=1, take_lanes=tuple(await store.lanes()))
             assert proxy.cuts == 1
             assert settled.settled == [first.id]
-            assert [run.id for run in settled.taken] == [second.id]
-            assert (await fixture.settle(*settled.taken)).settled == [second.id]
+            assert [run.id for run in settled.started_successors] == [second.id]
+            assert (await fixture.settle(*settled.started_successors)).settled == [second.id]
             assert await store.verify() == []
 
     asyncio.run(check())
@@ -143,7 +143,9 @@ def test_a_claim_that_is_cut_off_is_answered(prepared_url: str, cut: str) -> Non
             taken = [*one, *await store.apply(again)]
             assert proxy.cuts == 1
             assert [run.id for run in taken] == [run.id for run in ready[:4]]
-            assert {held.id: held.token for held in await store.held_by(fixture.node)} == {r.id: r.token for r in taken}
+            assert {held.id: held.token for held in await store.running_on(fixture.node)} == {
+                r.id: r.token for r in taken
+            }
 
     asyncio.run(check())
 
@@ -171,7 +173,7 @@ def test_after_the_reconnect_limit_the_caller_gets_an_error_and_may_retry(prepar
             await proxy.start()
             [admitted] = await store.apply(command)
             assert (admitted.id, admitted.status) == (row.id, Status.RUNNING)
-            assert [held.id for held in await store.held_by(fixture.node)] == [row.id]
+            assert [held.id for held in await store.running_on(fixture.node)] == [row.id]
             assert await store.verify() == []
 
     asyncio.run(check())
