@@ -168,7 +168,7 @@ class Store(Protocol):
     async def next_wake_us(self) -> int | None:
         """Return the earliest ``wake_us`` of a waiting execution, or None."""
 
-    async def held_by(self, node: int) -> list[Execution]:
+    async def running_on(self, node: int) -> list[Execution]:
         """Return the running executions of a node, by id."""
 
     async def running_since(self, before_us: int, limit: int) -> list[Execution]:

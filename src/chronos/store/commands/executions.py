@@ -89,7 +89,7 @@ class Settled(NamedTuple):
     """The answer of ``Settle`` and ``SettleWith``."""
 
     settled: list[bytes]  # ids; a missing row was rejected because its token is no longer current
-    taken: list[Claimed]  # queued successors that now run on the sending node
+    started_successors: list[Claimed]  # queued successors that now run on the sending node
     woken: int  # number of queued successors that became ready
     outbox_items: int = 0  # number of outbox items written
 

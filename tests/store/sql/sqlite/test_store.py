@@ -22,7 +22,7 @@ from chronos.store.sql.sqlite.connection import copy_to, restore
 from chronos.store.sql.sqlite.store import SqliteStore
 from chronos.testing import StoreProbe
 from chronos.testing.conformance import StoreFixture
-from chronos.testing.conformance.fixture import SECOND, T0, admit_row
+from chronos.testing.conformance.fixture import SECOND_US, T0_US, admit_row
 from tests.support.command_recorder import digest
 
 R = TypeVar("R")
@@ -194,20 +194,20 @@ def test_a_resent_request_returns_what_the_first_one_did(tmp_path: Path, applied
             await world.save(name, overlap=overlap)
             needs_gate_lock = overlap is Overlap.REPLACE
             rows.append(
-                admit_row(await world.job(name), T0 + SECOND, None, claim=False, needs_gate_lock=needs_gate_lock)
+                admit_row(await world.job(name), T0_US + SECOND_US, None, claim=False, needs_gate_lock=needs_gate_lock)
             )
-        admit = Admit(rows=tuple(rows), node=world.node, now_us=T0 + SECOND, request=b"a" * 16)
+        admit = Admit(rows=tuple(rows), node=world.node, now_us=T0_US + SECOND_US, request=b"a" * 16)
         admitted = await twice(store, admit)
         assert {one.id for one in admitted} == {row.id for row in rows}
         lanes = tuple(await store.lanes())
-        claim = Claim(lanes=lanes, limit=1, node=world.node, now_us=T0 + SECOND, request=b"c" * 16)
+        claim = Claim(lanes=lanes, limit=1, node=world.node, now_us=T0_US + SECOND_US, request=b"c" * 16)
         [claimed] = await twice(store, claim)
         [other] = await world.claim()
         assert {claimed.id, other.id} == {row.id for row in rows}
         settle = SettleRow(
-            *(claimed.id, claimed.job, claimed.token, Status.SUCCEEDED, ReasonCode.SUCCEEDED, None, T0 + SECOND)
+            *(claimed.id, claimed.job, claimed.token, Status.SUCCEEDED, ReasonCode.SUCCEEDED, None, T0_US + SECOND_US)
         )
-        settled = await twice(store, Settle(rows=(settle,), node=world.node, now_us=T0 + SECOND))
+        settled = await twice(store, Settle(rows=(settle,), node=world.node, now_us=T0_US + SECOND_US))
         assert settled.settled == [claimed.id]
         assert await store.verify() == []
 

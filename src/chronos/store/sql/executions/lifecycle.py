@@ -121,11 +121,11 @@ class LifecycleHandler:
         answers: list[Admitted] = []
         recovered: list[tuple[Recover, Gate]] = []
         for part, gate in requests:
-            admitted, refused = batch.decide(gate, part.runs, late=True, all_or_nothing=part.all_or_nothing)
-            if refused and part.all_or_nothing:
+            admitted, rejected = batch.decide(gate, part.runs, late=True, all_or_nothing=part.all_or_nothing)
+            if rejected and part.all_or_nothing:
                 continue
             gate.done_us = max([gate.done_us, *(span.to_us for span in part.spans)])
-            move_cursor(gate, refused[0].scheduled_us if refused else part.next_us)
+            move_cursor(gate, rejected[0].scheduled_us if rejected else part.next_us)
             answers += admitted
             recovered.append((part, gate))
         yield from self._admission.finish_batch(batch)
@@ -143,8 +143,8 @@ class LifecycleHandler:
             return (yield from self._find_triggered_before(before))
         if not command.room:
             raise QueueFull("too many executions are pending; try again later")
-        admitted, refused = yield from self._admission.admit_runs(gate, [command.run], now_us=command.now_us)
-        if refused:
+        admitted, rejected = yield from self._admission.admit_runs(gate, [command.run], now_us=command.now_us)
+        if rejected:
             raise QueueFull(
                 f'the queue of "{name}" is full ({gate.queued} of {gate.queue_max}); wait, or raise queue_max'
             )
@@ -170,7 +170,7 @@ class LifecycleHandler:
         before = {keys[key]: execution for key, execution in made.items()}
         new = [run for run in command.runs if run.id not in before]
         new, beyond = new[: command.room], [] if command.room is None else new[command.room :]
-        admitted, refused = yield from self._admission.admit_runs(gate, new, now_us=command.now_us)
+        admitted, rejected = yield from self._admission.admit_runs(gate, new, now_us=command.now_us)
         if admitted:
             created = {run.id for run in admitted}
             remembered = [(key, execution) for key, execution in keys.items() if execution in created]
@@ -179,7 +179,7 @@ class LifecycleHandler:
             instants_us = [run.scheduled_us for run in new if run.id in created]
             detail = f"{len(created)} of {rfc3339(instants_us[0])} to {rfc3339(instants_us[-1])}"
             yield from self._records.audit(command.actor, "backfill", namespace, name, command.now_us, detail)
-        left = {run.id for run in (*refused, *beyond)}
+        left = {run.id for run in (*rejected, *beyond)}
         accepted = takewhile(lambda run: run.id not in left, command.runs)
         return Backfilled([before.get(run.id, run.id) for run in accepted], [run.status for run in admitted])
 
@@ -244,7 +244,7 @@ class LifecycleHandler:
     def wake(self, command: Wake) -> Steps[int]:
         """See ``Wake``. Concurrency keys come first, because gates are locked before executions."""
         keys = yield from self._gates.find_keys_with_room(command.limit)
-        woken = (yield from self._gates.wake_behind_keys(keys, command.now_us)) if keys else 0
+        woken = (yield from self._gates.wake_behind_keys_with_room(keys, command.now_us)) if keys else 0
         rows = yield Query(self._wake, (command.now_us, command.limit))
         return len(rows) + woken
 

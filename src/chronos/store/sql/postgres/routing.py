@@ -58,7 +58,10 @@ def join_part_results(command: Command[Any], answers: Sequence[Any]) -> Any:
         joined = Settled([], [], 0)
         for settled, taken, woken, items in answers:
             joined = Settled(
-                joined.settled + settled, joined.taken + taken, joined.woken + woken, joined.outbox_items + items
+                joined.settled + settled,
+                joined.started_successors + taken,
+                joined.woken + woken,
+                joined.outbox_items + items,
             )
         return joined
     return [row for answer in answers for row in answer]

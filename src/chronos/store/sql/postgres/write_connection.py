@@ -66,7 +66,7 @@ class _BatchError(Exception):
         self.error, self.positions, self.standalone, self.committing = error, positions, standalone, committing
 
 
-class _RefusedCommands(NamedTuple):
+class _RejectedCommands(NamedTuple):
     """The error of some neighbouring commands. Nothing of their batch was applied."""
 
     error: Exception
@@ -90,7 +90,7 @@ class WriteConnection:
         self._handlers, self._place, self._reconnect_policy = handlers, place, reconnect_policy
         self._resent_requests, self._on_hint = resent_requests, on_hint
         self._old_notes: list[bytes] = []
-        self._one_by_one = False
+        self._separate_transactions = False
 
     async def run(self, commands: Sequence[Command[Any]]) -> list[Any]:
         """Return the answer or the error of each command."""
@@ -103,7 +103,7 @@ class WriteConnection:
         await self._reconnecting.close()
 
     async def _on_replan(self, connection: Connection) -> None:
-        self._one_by_one = await connection.fetchval(_SELECT_KEYS_IN_USE)
+        self._separate_transactions = await connection.fetchval(_SELECT_KEYS_IN_USE)
 
     def _batches(self, commands: Sequence[Command[Any]]) -> list[Sequence[Command[Any]]]:
         """Split commands into transactions: one for all, unless concurrency keys are in use or a deadlock occurred.
@@ -111,7 +111,7 @@ class WriteConnection:
         Each command locks gates and then keys, in order. It does not know its keys beforehand, so two commands in one
         transaction could lock keys out of order.
         """
-        if not self._one_by_one:
+        if not self._separate_transactions:
             return [commands]
         return [[commands[i] for i in positions] for _, positions in merge_commands(commands)]
 
@@ -120,10 +120,10 @@ class WriteConnection:
         rest = commands
         while rest:
             try:
-                outcome = await self._apply_or_refuse(rest)
+                outcome = await self._apply_or_reject(rest)
             except ChronosError as error:
                 return answers + [error] * len(rest)
-            if not isinstance(outcome, _RefusedCommands):
+            if not isinstance(outcome, _RejectedCommands):
                 answers += outcome
                 break
             if len(rest) == 1:
@@ -136,7 +136,7 @@ class WriteConnection:
             rest = rest[outcome.last + 1 :]
         return answers
 
-    async def _apply_or_refuse(self, commands: Sequence[Command[Any]]) -> list[Any] | _RefusedCommands:
+    async def _apply_or_reject(self, commands: Sequence[Command[Any]]) -> list[Any] | _RejectedCommands:
         """Apply all of the commands, or find which of them fail."""
         resent = False
         conflicts = 0
@@ -157,11 +157,11 @@ class WriteConnection:
                     committing, resent = stopped.committing, resent or stopped.standalone
                 elif is_transaction_conflict(error) and conflicts < MAX_CONFLICTS:
                     conflicts += 1
-                    self._one_by_one = self._one_by_one or is_deadlock(error)
+                    self._separate_transactions = self._separate_transactions or is_deadlock(error)
                     await asyncio.sleep(random.uniform(0, 0.01 * 2**conflicts))
                     continue
                 else:
-                    return _RefusedCommands(
+                    return _RejectedCommands(
                         to_store_error_if_postgres(error, self._place), stopped.positions[0], stopped.positions[-1]
                     )
             except Unavailable:
@@ -223,7 +223,7 @@ class WriteConnection:
             if begun:
                 positions = range(len(commands))
                 committing = _CommitInFlight(uuid4().bytes, answers)
-                await connection.execute(self._commit(committing.note))
+                await connection.execute(self._build_commit_sql(committing.note))
                 self._old_notes.append(committing.note)
         except Exception as error:
             raise _BatchError(error, positions, standalone=standalone, committing=committing) from error
@@ -234,7 +234,7 @@ class WriteConnection:
         if jobs := _list_gates_to_lock(commands):
             await connection.fetch(_LOCK, jobs)
 
-    def _commit(self, note: bytes) -> str:
+    def _build_commit_sql(self, note: bytes) -> str:
         """Return one message that inserts the note and commits."""
         delete_notes = ""
         if len(self._old_notes) >= _NOTES_PER_DELETE:

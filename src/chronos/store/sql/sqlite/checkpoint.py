@@ -26,7 +26,7 @@ class Checkpointer:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="chronos-sqlite-checkpoint")
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="chronos-sqlite-checkpoint")
         self._reader: apsw.Connection | None = None
         self._copying: Future[None] | None = None
         self._copied = 0  # pages copied since the log restarted
@@ -34,7 +34,7 @@ class Checkpointer:
 
     def close(self) -> None:
         """Wait for a copy that is running."""
-        self._thread.shutdown(wait=True)
+        self._executor.shutdown(wait=True)
         if self._reader is not None:
             self._reader.close()
 
@@ -58,14 +58,14 @@ class Checkpointer:
         ):
             self._copy(writer)
         elif left >= copy_pages or pages >= _RESTART_FACTOR * copy_pages:
-            self._copying = self._thread.submit(self._copy_on_thread)
+            self._copying = self._executor.submit(self._copy_on_thread)
         return apsw.SQLITE_OK
 
     def _file_pages(self) -> int:
         try:
             return self._path.stat().st_size // _PAGE_BYTES
         except OSError:
-            return 0  # the file was moved; ``FilePlace`` reports it
+            return 0  # the file was moved; ``FileMoveCheck`` reports it
 
     def _copy_on_thread(self) -> None:
         if self._reader is None:
