@@ -3,8 +3,11 @@
 A field is an integer whose set bits are the allowed values, so "the next allowed minute" is a shift and a count of
 trailing zeros. The days of a month are one mask too, built from the day, weekday and special fields.
 
-A time zone is a list of spans of constant offset. Within a span, wall time and UTC differ by a constant. The
-daylight-saving policy matters only at the edge of a span (``CronRule``)::
+In this module a span is a period of constant offset, a gap is wall time that the clock skips, a fold is wall time that
+it repeats, and a wall second is a reading of the local clock.
+
+A time zone is a list of spans. Within a span, wall time and UTC differ by a constant. The daylight-saving policy
+matters only at the edge of a span (``CronRule``)::
 
     literal, or a wildcard expression     every span starts at its own first wall reading:
                                           a gap is skipped, a fold is read twice
@@ -26,10 +29,11 @@ ALL_DAYS = (1 << 32) - 2
 ALL_MONTHS = (1 << 13) - 2
 ALL_WEEKDAYS = 0x7F
 LAST_NTH = 5  # index of "the last one" among first .. fifth
-_FIRST_OF_EACH_WEEK = 0x10204081  # bits 0, 7, 14, 21, 28: times a week's pattern gives a month's
+_FIRST_OF_EACH_WEEK = 0x10204081  # bits 0, 7, 14, 21, 28: multiplied by a week's mask, it gives a month's
 _SMALL_JUMP_S = 3 * 3600  # cron(8): a larger change corrects the clock, so skipped times do not run later
 _MARGIN_S = 2 * DAY_S  # more than any two offsets differ
 _FIRST_COUNTED_S = FIRST_DAY * DAY_S + _MARGIN_S
+_DAILY, _BY_WEEKDAY, _BY_MONTH = range(3)  # how to find the next day: every day, by its weekday, or month by month
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -306,7 +310,7 @@ class CronRule:
         return wall + far_s
 
     def _first_wall(self, instant: int, start: int, before: int, offset: int) -> int:
-        """Return the wall reading from which a span counts, for a search that begins at ``instant`` within it."""
+        """Return the wall second from which a span counts, for a search that begins at ``instant`` within it."""
         if self.literal or self.cron.wildcard or abs(offset - before) >= _SMALL_JUMP_S:
             return instant + offset
         if instant == start:
@@ -334,9 +338,6 @@ class CronRule:
                     starts, offsets, _ = self.zone.table_until(wall + _MARGIN_S)
             if wall - offset < starts[i + 1]:
                 return max(wall - offset, start)
-
-
-_DAILY, _BY_WEEKDAY, _BY_MONTH = range(3)
 
 
 def low_bit(mask: int) -> int:
