@@ -192,7 +192,7 @@ class GateQueue(GateRows):
         return (yield from self._count_requeued([(gate, key) for _, key in rows]))
 
     def hold(self, gates: Iterable[Gate]) -> Steps[set[bytes]]:
-        """Hold the executions that have not started, of jobs that are being paused. They are queued, but block no others.
+        """Hold the executions of jobs that are being paused, unless they started. They are queued and block no others.
 
         Returns the freed concurrency keys.
         """
