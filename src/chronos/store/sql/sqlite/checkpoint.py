@@ -18,9 +18,8 @@ from chronos.store.sql.sqlite.connection import connect_reader
 
 _PAGE_BYTES = 4096
 _MIN_COPY_PAGES, _MAX_COPY_PAGES = 4_000, 32_000  # length of a copy: a quarter of the file, within these limits
-_RESTART_COPIES = (
-    3  # a log as long as this many copies should restart: the writer copies the rest if few pages are left
-)
+# A log as long as this many copies should restart: the writer copies the rest if few pages are left.
+_RESTART_COPIES = 3
 _FORCED_RESTART_COPIES = 2 * _RESTART_COPIES  # a log this long restarts now: the writer copies all pages that are left
 _MAX_WRITER_PAGES = 4_000  # "few pages": copying them takes tens of milliseconds
 _MAX_WRITER_COMMITS = 2  # the pages of this many commits are "few" too: the thread never catches up with the last ones
