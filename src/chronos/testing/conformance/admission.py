@@ -2,11 +2,11 @@
 
 import asyncio
 
+from chronos.core.admission_policy import AdmissionVerdict, admit
 from chronos.core.config import Overlap
 from chronos.core.execution import CancelRequest, Cause, Status
 from chronos.core.ids import key_gate_id, scheduled_execution_id
 from chronos.core.job import JobState
-from chronos.core.policy import AdmissionVerdict, admit
 from chronos.core.reasons import ReasonCode
 from chronos.store.commands import Admit
 from chronos.testing.conformance.fixture import SECOND_US, T0_US, StoreFixture, admit_row
@@ -55,18 +55,18 @@ async def case_the_cursor_moves_only_from_the_expected_instant(fixture: StoreFix
 
 
 async def case_a_recorded_instant_is_not_admitted_again(fixture: StoreFixture) -> None:
-    for name, overlap in (("plain", Overlap.SKIP), ("careful", Overlap.REPLACE)):
-        careful = overlap is Overlap.REPLACE
+    for name, overlap in (("plain", Overlap.SKIP), ("replacing", Overlap.REPLACE)):
+        needs_gate_lock = overlap is Overlap.REPLACE
         await fixture.save(name, overlap=overlap)
-        [first] = await fixture.admit_next(name, careful=careful)
+        [first] = await fixture.admit_next(name, needs_gate_lock=needs_gate_lock)
         await fixture.settle(first)
         moved_back = await fixture.save(
             name, overlap=overlap, description="the clock went back", next_us=T0_US + SECOND_US
         )
-        assert await fixture.admit_next(name, careful=careful) == []
+        assert await fixture.admit_next(name, needs_gate_lock=needs_gate_lock) == []
         job = await fixture.job(name)
         assert (job.id, job.next_us, job.state) == (moved_back.id, T0_US + 2 * SECOND_US, JobState.ACTIVE)
-        [second] = await fixture.admit_next(name, careful=careful)
+        [second] = await fixture.admit_next(name, needs_gate_lock=needs_gate_lock)
         assert (await fixture.execution(second.id)).scheduled_us == T0_US + 2 * SECOND_US
 
 
@@ -171,9 +171,9 @@ async def case_settle_hands_the_next_execution_to_the_same_node(fixture: StoreFi
 
 async def case_replace_cancels_the_running_execution_then_starts(fixture: StoreFixture) -> None:
     await fixture.save(overlap=Overlap.REPLACE)
-    [first] = await fixture.admit_next("job", careful=True)
-    [second] = await fixture.admit_next("job", careful=True)
-    [third] = await fixture.admit_next("job", careful=True)
+    [first] = await fixture.admit_next("job", needs_gate_lock=True)
+    [second] = await fixture.admit_next("job", needs_gate_lock=True)
+    [third] = await fixture.admit_next("job", needs_gate_lock=True)
     assert (first.status, second.status, third.status) == (Status.RUNNING, Status.QUEUED, Status.QUEUED)
     assert (await fixture.execution(first.id)).cancel is CancelRequest.REPLACED
     replaced = await fixture.execution(second.id)
@@ -186,19 +186,19 @@ async def case_replace_cancels_the_running_execution_then_starts(fixture: StoreF
 
 async def case_replace_cancels_an_execution_that_has_not_started(fixture: StoreFixture) -> None:
     await fixture.save(overlap=Overlap.REPLACE)
-    [first] = await fixture.admit_next("job", careful=True, claim=False)
-    [second] = await fixture.admit_next("job", careful=True, claim=False)
+    [first] = await fixture.admit_next("job", needs_gate_lock=True, claim=False)
+    [second] = await fixture.admit_next("job", needs_gate_lock=True, claim=False)
     assert await fixture.status(first.id) is Status.CANCELED
     assert second.status is Status.READY
 
 
-async def case_the_hot_statement_leaves_careful_gates_alone(fixture: StoreFixture) -> None:
+async def case_the_hot_statement_skips_gates_that_need_a_lock(fixture: StoreFixture) -> None:
     await fixture.save("replacing", overlap=Overlap.REPLACE)
     await fixture.save("keyed", overlap=Overlap.ALLOW, keyed=True)
     assert await fixture.admit_next("replacing") == []
     assert await fixture.admit_next("keyed") == []
     due = await fixture.store.due(fixture.now_us + SECOND_US, 10)
-    assert [d.careful for d in due] == [True, True]
+    assert [d.needs_gate_lock for d in due] == [True, True]
 
 
 async def case_keys_share_a_limit_across_jobs(fixture: StoreFixture) -> None:
@@ -209,7 +209,7 @@ async def case_keys_share_a_limit_across_jobs(fixture: StoreFixture) -> None:
     for name in ("a", "b", "a"):
         job = await fixture.job(name)
         assert job.next_us is not None
-        row = admit_row(job, job.next_us, job.next_us + SECOND_US, careful=True)._replace(key=key, key_limit=1)
+        row = admit_row(job, job.next_us, job.next_us + SECOND_US, needs_gate_lock=True)._replace(key=key, key_limit=1)
         [run] = await fixture.store.apply(
             Admit(rows=(row,), node=fixture.node, now_us=fixture.tick(), request=fixture.new_request_id())
         )

@@ -29,10 +29,10 @@ async def _admit(fixture: StoreFixture, *rows: AdmitRow, request: bytes | None =
     )
 
 
-async def _build_careful_row(fixture: StoreFixture, name: str, **changes: Any) -> AdmitRow:
+async def _build_locked_row(fixture: StoreFixture, name: str, **changes: Any) -> AdmitRow:
     job = await fixture.job(name)
     assert job.next_us is not None
-    return admit_row(job, job.next_us, job.next_us + SECOND_US, careful=True)._replace(**changes)
+    return admit_row(job, job.next_us, job.next_us + SECOND_US, needs_gate_lock=True)._replace(**changes)
 
 
 def _build_recover(job: Job, *, missed: int = 0, runs: int = 1, **options: Any) -> Recover:
@@ -73,18 +73,18 @@ async def _recover(fixture: StoreFixture, *gaps: Recover) -> list[list[Status]]:
     return [[run.status for run in admitted] for admitted in results]
 
 
-async def case_careful_rows_of_one_command_are_independent(fixture: StoreFixture) -> None:
+async def case_rows_under_locks_of_one_command_are_independent(fixture: StoreFixture) -> None:
     """The jobs have a ready, running, queued or no execution; one row is stale."""
     names = ("empty", "ready", "running", "queued", "stale")
     for name in names:
         await fixture.save(name, overlap=Overlap.REPLACE)
     await fixture.save("follower", after=(UpstreamJob(job="ready"),))
-    [ready] = await fixture.admit_next("ready", careful=True, claim=False)
-    [running] = await fixture.admit_next("running", careful=True)
-    [before_queued] = await fixture.admit_next("queued", careful=True)
-    [queued] = await fixture.admit_next("queued", careful=True)
-    stale = await _build_careful_row(fixture, "stale", version=7)
-    rows = [await _build_careful_row(fixture, name) for name in names[:-1]]
+    [ready] = await fixture.admit_next("ready", needs_gate_lock=True, claim=False)
+    [running] = await fixture.admit_next("running", needs_gate_lock=True)
+    [before_queued] = await fixture.admit_next("queued", needs_gate_lock=True)
+    [queued] = await fixture.admit_next("queued", needs_gate_lock=True)
+    stale = await _build_locked_row(fixture, "stale", version=7)
+    rows = [await _build_locked_row(fixture, name) for name in names[:-1]]
     statuses = {run.job: run.status for run in await _admit(fixture, *rows, stale)}
     assert [statuses.get(row.job) for row in (*rows, stale)] == [
         *(Status.RUNNING, Status.RUNNING, Status.QUEUED, Status.QUEUED, None)
@@ -98,7 +98,7 @@ async def case_careful_rows_of_one_command_are_independent(fixture: StoreFixture
     assert [(await fixture.job(name)).next_us for name in names[:4]] == [T0_US + s * SECOND_US for s in (2, 3, 3, 4)]
 
 
-async def case_careful_rows_of_one_job_are_admitted_in_order(fixture: StoreFixture) -> None:
+async def case_rows_under_locks_of_one_job_are_admitted_in_order(fixture: StoreFixture) -> None:
     await fixture.save(overlap=Overlap.REPLACE)
     await fixture.save("claimed", overlap=Overlap.REPLACE)
     for name, claim, expected in (
@@ -107,7 +107,7 @@ async def case_careful_rows_of_one_job_are_admitted_in_order(fixture: StoreFixtu
     ):
         job = await fixture.job(name)
         rows = [
-            admit_row(job, T0_US + s * SECOND_US, T0_US + (s + 1) * SECOND_US, claim=claim, careful=True)
+            admit_row(job, T0_US + s * SECOND_US, T0_US + (s + 1) * SECOND_US, claim=claim, needs_gate_lock=True)
             for s in range(1, 4)
         ]
         assert len(await _admit(fixture, *rows)) == 3
@@ -116,11 +116,11 @@ async def case_careful_rows_of_one_job_are_admitted_in_order(fixture: StoreFixtu
         assert (await fixture.job(name)).next_us == T0_US + 4 * SECOND_US
 
 
-async def case_careful_rows_share_a_key(fixture: StoreFixture) -> None:
+async def case_rows_under_locks_share_a_key(fixture: StoreFixture) -> None:
     names = [f"job-{n}" for n in range(4)]
     for name in names:
         await fixture.save(name, overlap=Overlap.ALLOW, keyed=True)
-    rows = [await _build_careful_row(fixture, name, key=KEY, key_limit=2) for name in names]
+    rows = [await _build_locked_row(fixture, name, key=KEY, key_limit=2) for name in names]
     admitted = await _admit(fixture, *rows)
     assert sorted(one.status for one in admitted) == [Status.QUEUED, Status.QUEUED, Status.RUNNING, Status.RUNNING]
     await fixture.settle(*(one for one in admitted if one.status is Status.RUNNING))
@@ -128,11 +128,11 @@ async def case_careful_rows_share_a_key(fixture: StoreFixture) -> None:
     assert len(await fixture.claim()) == 2
 
 
-async def case_repeated_careful_rows_change_nothing(fixture: StoreFixture) -> None:
+async def case_repeated_rows_under_locks_change_nothing(fixture: StoreFixture) -> None:
     names = [f"job-{n}" for n in range(3)]
     for name in names:
         await fixture.save(name, overlap=Overlap.REPLACE)
-    rows = [await _build_careful_row(fixture, name) for name in names]
+    rows = [await _build_locked_row(fixture, name) for name in names]
     request = fixture.new_request_id()
     first = await _admit(fixture, *rows, request=request)
     assert len(first) == 3
@@ -154,7 +154,7 @@ async def case_concurrent_gaps_are_recovered_independently(fixture: StoreFixture
     for name in ("fine", "stale", "missed", "full", "whole"):
         await fixture.save(name, overlap=Overlap.QUEUE, queue_max=1)
     await fixture.save("replacing", overlap=Overlap.REPLACE)
-    [waiting] = await fixture.admit_next("replacing", careful=True, claim=False)
+    [waiting] = await fixture.admit_next("replacing", needs_gate_lock=True, claim=False)
     jobs = {name: await fixture.job(name) for name in ("fine", "stale", "missed", "full", "whole", "replacing")}
     gaps = [
         _build_recover(jobs["fine"], missed=2),

@@ -173,8 +173,8 @@ async def case_the_outbox_has_replaced_but_not_skipped_executions(fixture: Store
     await fixture.settle(first)
     await fixture.save("up", overlap=Overlap.REPLACE, description="changed", next_us=fixture.now_us)
     assert len(await _take_ended_from_outbox(fixture)) == 1
-    [waiting] = await fixture.admit_next("up", careful=True, claim=False)
-    await fixture.admit_next("up", careful=True, claim=False)
+    [waiting] = await fixture.admit_next("up", needs_gate_lock=True, claim=False)
+    await fixture.admit_next("up", needs_gate_lock=True, claim=False)
     assert await _take_ended_from_outbox(fixture) == [(waiting.id.hex(), Status.CANCELED)]
 
 

@@ -97,9 +97,9 @@ async def case_ready_work_gives_a_hint(fixture: StoreFixture) -> None:
 async def case_a_cancel_request_gives_a_hint(fixture: StoreFixture) -> None:
     await fixture.save(overlap=Overlap.REPLACE)
     hints = _ReceivedHints(fixture)
-    [run] = await fixture.admit_next("job", careful=True)
+    [run] = await fixture.admit_next("job", needs_gate_lock=True)
     assert hints.take() == Hint(0)
-    await fixture.admit_next("job", careful=True)
+    await fixture.admit_next("job", needs_gate_lock=True)
     assert Hint.CANCEL in hints.take(), "the first execution should stop"
     await fixture.save("other")
     hints.take()

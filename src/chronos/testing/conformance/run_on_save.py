@@ -79,7 +79,7 @@ async def case_each_version_runs_once_and_an_unchanged_save_does_not(fixture: St
 
 async def case_a_run_on_save_follows_the_overlap_policy(fixture: StoreFixture) -> None:
     await fixture.save("job", overlap=Overlap.REPLACE, queue_max=1)
-    [running] = await fixture.admit_next("job", careful=True)
+    [running] = await fixture.admit_next("job", needs_gate_lock=True)
     hints: list[Hint] = []
     fixture.store.on_hint(hints.append)
     fixture.tick()

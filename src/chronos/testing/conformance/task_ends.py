@@ -60,7 +60,7 @@ async def case_tasks_end_with_a_waiting_execution_that_is_canceled(fixture: Stor
 
 async def case_tasks_end_with_a_waiting_execution_that_is_replaced(fixture: StoreFixture) -> None:
     job = (await fixture.save(overlap=Overlap.REPLACE)).id
-    [run] = await fixture.admit_next("job", careful=True)
+    [run] = await fixture.admit_next("job", needs_gate_lock=True)
     await _suspend(fixture, run)
     await fixture.trigger(job)
     await _assert_tasks_ended(fixture, run.id, ReasonCode.REPLACED)

@@ -305,8 +305,8 @@ async def _was_committed(connection: Connection, committing: _CommitInFlight) ->
 def _list_gates_to_lock(commands: Sequence[Command[Any]]) -> list[bytes]:
     """Return the gates to lock at the start of a batch, in order. Empty if no command waits while others hold locks.
 
-    Without these locks, two batches could lock the same gates in different orders and deadlock. Admissions that are not
-    ``careful`` hold locks, but never wait for one.
+    Without these locks, two batches could lock the same gates in different orders and deadlock. Admissions without
+    ``needs_gate_lock`` hold locks, but never wait for one.
     """
     awaited = [list_awaited_gates(command) for command in commands]
     holding = [bool(jobs) or isinstance(command, Admit) for command, jobs in zip(commands, awaited, strict=True)]
