@@ -59,7 +59,7 @@ def count_output_characters(row: OutputRow) -> int:
 
 
 def take_one_batch(items: Iterable[T], count_item: Callable[[T], int]) -> Iterator[T]:
-    """Yield the first items that fit into one command, at least one. ``count_item`` counts the characters of an item."""
+    """Yield the first items that fit into one command, at least one. ``count_item`` counts the characters of one."""
     total = 0
     for index, item in enumerate(items):
         total += count_item(item)

@@ -18,15 +18,15 @@ class NodeHandler:
         self._offer = "update node set offer = $2 where number = $1 and stopped_us is null"
         beat = """update node set beat = $2, beat_us = $3, offer = coalesce($4, offer)
             where number = $1 and stopped_us is null and beat <= $2 returning number"""
-        held = f"""
+        running = f"""
             select a.id, a.token, a.cancel, a.cancel_message from {{}} as b left join active as a
             on a.owner = $1 and a.status = {int(Status.RUNNING)} order by a.id"""
         # On PostgreSQL a heartbeat is one statement. In a transaction, a node that hangs would keep its row locked, and
         # the nodes that check whether it is dead would wait for it.
         self._running: str | None = None
-        self._beat = f"with b as ({beat}) {held.format('b')}"
+        self._beat = f"with b as ({beat}) {running.format('b')}"
         if d.name == "sqlite":
-            self._beat, self._running = beat, held.format("(select $1 as number)")
+            self._beat, self._running = beat, running.format("(select $1 as number)")
         self._stop = "update node set stopped_us = $2 where number = $1 and stopped_us is null"
         self._release_outbox = "update outbox set owner = null where owner = $1"
 

@@ -101,8 +101,8 @@ async def case_an_execution_carries_the_last_run_of_its_job(fixture: StoreFixtur
     await fixture.settle(fourth)
     await fixture.backfill(saved.id, T0_US - SECOND_US)
     await fixture.settle(*await fixture.claim())
-    [needs_gate_lock] = await fixture.admit_next("job", needs_gate_lock=True)
-    assert needs_gate_lock.last_run_us == T0_US + 4 * SECOND_US
+    [replacing] = await fixture.admit_next("job", needs_gate_lock=True)
+    assert replacing.last_run_us == T0_US + 4 * SECOND_US
 
 
 async def case_executions_of_one_batch_carry_the_last_run_of_their_jobs(fixture: StoreFixture) -> None:

@@ -314,8 +314,8 @@ def test_the_server_parses_every_statement(postgres_url: str) -> None:
             assert len(collect_statements(store)) > 0
             assert await store.check_statements() == []
             await on_server(postgres_url, "alter table chronos.history rename column finished_us to ended_us")
-            refused = await store.check_statements()
-            assert any("rejects RetentionDeletes._drop: column h.finished_us does not exist" in one for one in refused)
+            rejected = await store.check_statements()
+            assert any("rejects RetentionDeletes._drop: column h.finished_us does not exist" in one for one in rejected)
 
     asyncio.run(check())
     assert len(collect_statements(CommandHandlers(PostgresDialect(), PostgresHotPath(PostgresDialect())))) > 100

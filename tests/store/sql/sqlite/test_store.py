@@ -404,7 +404,7 @@ with open(sys.argv[1], "r+b") as log_index:
 
 def test_a_checkpoint_by_another_process_is_not_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The commit is durable, and its caller gets the answer."""
-    for name in ("_PAGES_MIN", "_PAGES_MAX", "_RESTART_FACTOR"):
+    for name in ("_MIN_COPY_PAGES", "_MAX_COPY_PAGES", "_RESTART_COPIES"):
         monkeypatch.setattr(f"chronos.store.sql.sqlite.checkpoint.{name}", 1)
 
     async def case() -> None:
@@ -437,7 +437,7 @@ def test_a_failed_checkpoint_does_not_affect_the_answer_of_its_commit(tmp_path: 
 
 def test_the_log_restarts_under_continuous_commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The copying thread alone would never finish, because pages are always added."""
-    for name, pages in (("_PAGES_MIN", 20), ("_PAGES_MAX", 20), ("_MAX_WRITER_COPY_PAGES", 10_000)):
+    for name, pages in (("_MIN_COPY_PAGES", 20), ("_MAX_COPY_PAGES", 20), ("_MAX_WRITER_PAGES", 10_000)):
         monkeypatch.setattr(f"chronos.store.sql.sqlite.checkpoint.{name}", pages)
     path = tmp_path / "chronos.db"
 

@@ -29,6 +29,7 @@ last_run_sql = "(select g.ran_us from gate as g where g.job = {}.job)".format
 NO_FREED_KEYS: Mapping[bytes, int] = {}
 _MAX_SINGLE_GATE_QUERIES = 4  # up to so many gates, a query per gate is faster: an index serves its limit
 _EXTRA_ROWS_BEHIND_KEY = 16  # jobs, and executions of each, read behind a key beyond the number of freed places
+_QUEUED_COLUMNS = "id, job, key, lane, rank, token"
 _NOT_RUNNING = (Status.READY, Status.QUEUED, Status.WAITING)
 
 
@@ -62,10 +63,10 @@ class GateQueue(GateRows):
         self._request_cancel = f"update active set cancel = $1 where {d.one_of('id', 2)} and {not_canceled}"
         queued = f"status = {int(Status.QUEUED)} and held = 0"
         self._first_queued = f"""
-            select id, job, key, lane, rank, token from active where job = $1 and {queued}
+            select {_QUEUED_COLUMNS} from active where job = $1 and {queued}
             order by scheduled_us, id limit $2"""
         self._first_queued_of_many = f"""
-            select id, job, key, lane, rank, token from (
+            select {_QUEUED_COLUMNS} from (
                 select a.id, a.job, a.key, a.lane, a.rank, a.token, i.room,
                     row_number() over (partition by a.job order by a.scheduled_us, a.id) as place
                 from {d.rows(1, "job:i room:n")} as i join active as a on a.job = i.job
@@ -83,17 +84,17 @@ class GateQueue(GateRows):
             order by scheduled_us desc, id desc limit $2 {d.lock()}"""
         self._requeue = f"update active set status = {int(Status.QUEUED)} where {d.one_of('id', 1)}"
         stopped = ", ".join(str(int(cause)) for cause in Cause if is_held(cause, admitted_before_pause=True))
-        unstarted = f"{d.one_of('job', 1)} and started_us is null and cause in ({stopped})"
+        not_started = f"{d.one_of('job', 1)} and started_us is null and cause in ({stopped})"
         self._hold_ready = f"""
             update active set held = 1, status = {int(Status.QUEUED)}
-            where status = {int(Status.READY)} and {unstarted} returning job, key"""
-        self._hold_queued = f"update active set held = 1 where status = {int(Status.QUEUED)} and {unstarted}"
+            where status = {int(Status.READY)} and {not_started} returning job, key"""
+        self._hold_queued = f"update active set held = 1 where status = {int(Status.QUEUED)} and {not_started}"
         self._jobs_queued_behind_keys = f"select job from active where {d.one_of('key', 1)} and {queued}"
         self._next_behind_keys = f"""
             with queued_rows as materialized (select job, rank from active where {d.one_of("key", 2)} and {queued})
             select job from queued_rows group by job order by min(rank), job limit $1"""
         self._first_behind_keys = f"""
-            select id, job, key, lane, rank, token from (
+            select {_QUEUED_COLUMNS} from (
                 select a.id, a.job, a.key, a.lane, a.rank, a.token, i.room,
                     row_number() over (partition by a.job, a.key order by a.scheduled_us, a.id) as place,
                     row_number() over (partition by a.job order by a.scheduled_us, a.id) as place_of_all
@@ -192,7 +193,7 @@ class GateQueue(GateRows):
         return (yield from self._count_requeued([(gate, key) for _, key in rows]))
 
     def hold(self, gates: Iterable[Gate]) -> Steps[set[bytes]]:
-        """Hold the executions that have not started, of jobs that are being paused. They are queued, but block no others.
+        """Hold the executions of jobs that are being paused, unless they started. They are queued and block no others.
 
         Returns the freed concurrency keys.
         """
@@ -320,6 +321,7 @@ def _choose_rows_with_room(
 ) -> Iterable[tuple[Gate, Row]]:
     """Yield the executions that have room, each with its gate, and count them in place. Its turn is ``gate.seq``.
 
+    - Rows: ``_QUEUED_COLUMNS``.
     - Ordered: the executions of one job as given. With concurrency keys, the best-ranked of all jobs first.
     """
     ordered: Iterable[Row] = queued_rows
@@ -329,15 +331,16 @@ def _choose_rows_with_room(
             queues.setdefault(row[1], []).append(row)
         ordered = merge(*queues.values(), key=lambda row: (row[4], row[0]))
     for row in ordered:
-        gate = gates[row[1]]
-        key = keys[row[2]] if row[2] is not None else None
+        _, job, key_id, _, _, token = row
+        gate = gates[job]
+        key = keys[key_id] if key_id is not None else None
         if (gate.lim and gate.active >= gate.lim) or (key is not None and key.active >= key.lim > 0):
             continue
         for counted in (gate, key):
             if counted is not None:
                 counted.active += 1
                 counted.queued -= 1
-        skip_used_turns(gate, row[5])
+        skip_used_turns(gate, token)
         gate.seq += 1
         yield gate, row
 

@@ -48,13 +48,13 @@ class LifecycleHandler:
     ) -> None:
         self._hot, self._gates, self._records, self._settlement = hot, gates, records, settlement
         self._admission = AdmissionHandler(d, gates)
-        held = (
+        runs_under_token = (
             f"{d.within('active.id', 1)} and active.id = i.id and active.token = i.token and active.status = {RUNNING}"
         )
-        not_canceled = f"{held} and active.cancel = 0"
+        not_canceled = f"{runs_under_token} and active.cancel = 0"
         self._advance = f"""
             update active set detail = i.detail from {d.rows(1, "id:i token:n detail:t")} as i
-            where {held} returning active.id"""
+            where {runs_under_token} returning active.id"""
         self._select_attempt = "select 1 from attempt where execution = $1 and task = $2 and number = $3"
         self._suspend = f"""
             update active set status = {WAITING}, owner = null, wake_us = i.wake_us, signal = i.signal,
@@ -212,34 +212,40 @@ class LifecycleHandler:
     def advance(self, command: Advance) -> Steps[list[bytes]]:
         """See ``Advance``."""
         rows = yield Query(self._advance, rows=Rows("int", [(r.id, r.token, r.detail) for r in command.rows]))
-        held = {row[0] for row in rows}
-        yield from self._records.insert_attempts(a for row in command.rows if row.id in held for a in row.attempts)
-        return list(held)
+        current_ids = {row[0] for row in rows}
+        yield from self._records.insert_attempts(
+            a for row in command.rows if row.id in current_ids for a in row.attempts
+        )
+        return list(current_ids)
 
     def advance_with(self, command: AdvanceWith) -> Steps[bool]:
         """See ``AdvanceWith``."""
         check_statements(command.statements)
         before = yield Query(self._select_attempt, command.row.attempts[-1][:3])
-        held = yield from self.advance(Advance(rows=(command.row,)))
-        if held and not before:
+        current = yield from self.advance(Advance(rows=(command.row,)))
+        if current and not before:
             yield from self._settlement.run_user_statements(command.statements)
-        return bool(held)
+        return bool(current)
 
     def suspend(self, command: Suspend) -> Steps[list[bytes]]:
         """See ``Suspend``."""
         rows = [(*r[:3], _encode_signals(r.signals), *r[4:7]) for r in command.rows]
         query = Query(self._suspend, rows=Rows("inntnnt", rows))
-        held = yield from self._settlement.leave_running_or_cancel(query, command.rows, command.now_us)
-        yield from self._records.insert_attempts(a for row in command.rows if row.id in held for a in row.attempts)
-        return list(held)
+        current_ids = yield from self._settlement.leave_running_or_cancel(query, command.rows, command.now_us)
+        yield from self._records.insert_attempts(
+            a for row in command.rows if row.id in current_ids for a in row.attempts
+        )
+        return list(current_ids)
 
     def release(self, command: Release) -> Steps[list[bytes]]:
         """See ``Release``."""
         rows = [(*r[:4], command.now_us) for r in command.rows]
         query = Query(self._release, rows=Rows("inntn", rows))
-        held = yield from self._settlement.leave_running_or_cancel(query, command.rows, command.now_us)
-        yield from self._records.insert_attempts(a for row in command.rows if row.id in held for a in row.attempts)
-        return list(held)
+        current_ids = yield from self._settlement.leave_running_or_cancel(query, command.rows, command.now_us)
+        yield from self._records.insert_attempts(
+            a for row in command.rows if row.id in current_ids for a in row.attempts
+        )
+        return list(current_ids)
 
     def wake(self, command: Wake) -> Steps[int]:
         """See ``Wake``. Concurrency keys come first, because gates are locked before executions."""

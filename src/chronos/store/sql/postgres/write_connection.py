@@ -2,12 +2,15 @@
 
 Errors and what follows:
 
-    error of one command             roll back; apply the commands before it, the command, and those after it separately
-    conflict                         roll back and retry (serialization, deadlock, the same row created twice)
-    lost before COMMIT was sent      nothing was written: retry on a new connection
-    lost after COMMIT was sent       each transaction inserts a note. If the note exists, the transaction was committed
-                                     and the answers, known before the commit, are returned; otherwise retry
-    lost in a standalone statement   send it again as ``resent``: the command finds what it did by its request id
+    a command fails                  roll back; apply the commands before it, the command itself, and the commands
+                                     after it in separate transactions
+    another transaction conflicts    roll back and retry (serialization failure, deadlock, the same row created twice)
+    the connection is lost
+      before COMMIT was sent         nothing was written: retry on a new connection
+      after COMMIT was sent          each transaction inserts a row with a random id (its note) into the table ``sent``.
+                                     If the row exists, the transaction was committed, and the answers, which were known
+                                     before the commit, are returned. Otherwise retry
+      in a standalone statement      send it again as ``resent``: the command finds by its request id what it did
 """
 
 import asyncio
@@ -67,7 +70,7 @@ class _BatchError(Exception):
 
 
 class _RejectedCommands(NamedTuple):
-    """The error of some neighbouring commands. Nothing of their batch was applied."""
+    """The error of some adjacent commands. Nothing of their batch was applied."""
 
     error: Exception
     first: int
@@ -300,10 +303,10 @@ async def _was_committed(connection: Connection, committing: _CommitInFlight) ->
 
 
 def _list_gates_to_lock(commands: Sequence[Command[Any]]) -> list[bytes]:
-    """Return the gates to lock first: those of all commands, if one would wait while an earlier one holds locks.
+    """Return the gates to lock at the start of a batch, in order. Empty if no command waits while others hold locks.
 
-    So a batch locks gates in order, as a single command does. Admissions without ``needs_gate_lock`` hold locks, but
-    never wait for one.
+    Without these locks, two batches could lock the same gates in different orders and deadlock. Admissions without
+    ``needs_gate_lock`` hold locks, but never wait for one.
     """
     awaited = [list_awaited_gates(command) for command in commands]
     holding = [bool(jobs) or isinstance(command, Admit) for command, jobs in zip(commands, awaited, strict=True)]

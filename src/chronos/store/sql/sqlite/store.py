@@ -1,8 +1,8 @@
 """SqliteStore: one writer, several readers, every commit on disk before it is acknowledged.
 
 One thread writes the file. Reads use a small pool of threads, each with its own connection, and see the last commit
-(WAL). In memory there is nothing to wait for: everything runs on the caller's thread, which is deterministic. Two
-processes may share a file; their transactions alternate.
+(WAL). Two processes may share a file; their transactions alternate. A store in memory has no disk to wait for. It runs
+everything on the caller's thread, so it is deterministic.
 """
 
 import asyncio
@@ -165,7 +165,7 @@ class SqliteStore(SqlStore):
             writer.execute("commit")
         except _TransactionUndoneError as undone:
             if len(commands) > 1:
-                raise  # each command is sent again singly
+                raise  # each command is sent again alone
             raise undone.error from undone
         except apsw.Error as error:
             with suppress(apsw.Error):
@@ -174,7 +174,7 @@ class SqliteStore(SqlStore):
                 self._resent_requests.add(command)
             broken = to_store_error(error, self.path)
             if isinstance(broken, StoreBroken) and len(commands) > 1:
-                raise  # one command may be the cause: each is sent again singly
+                raise  # one command may be the cause: each is sent again alone
             raise broken from error
         except BaseException:
             with suppress(apsw.Error):
@@ -218,8 +218,8 @@ class SqliteStore(SqlStore):
     def _apply_in_savepoint(self, writer: apsw.Connection, command: Command[Any], *, first: bool) -> Any:
         """Return the command's answer, or its error.
 
-        A savepoint protects the earlier commands of the transaction. The first command needs none, and neither do hot
-        commands, which are never rejected.
+        A savepoint lets one command fail without undoing the earlier ones. The first command needs none: its error
+        rolls back the transaction. Hot commands need none, because they are never rejected.
         """
         if isinstance(command, HOT):
             steps = self._handlers.steps(command, resent=self._resent_requests.contains(command))
