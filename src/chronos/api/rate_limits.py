@@ -81,5 +81,5 @@ class RateLimit:
         if bucket.tokens < 1:
             wait_s = (1 - bucket.tokens) / self._per_s if self._per_s else 60.0
             limit = f"{self._per_s:g} requests per second (queue.submit_rate)"
-            raise TooManyRequests(f"more than {limit} from this client; try again later", wait_s)
+            raise TooManyRequests(f"more than {limit} that save jobs or start runs; try again later", wait_s)
         bucket.tokens -= 1

@@ -235,20 +235,20 @@ class Chronos(OnHomeLoop):
         return self._declare_target(name, lambda: build_python_target(function, {}), options, JobOptions)
 
     def target(
-        self, name: str, kind: str, does: Mapping[str, Any] | None = None, **options: Unpack[JobOptions]
+        self, name: str, kind: str, options: Mapping[str, Any] | None = None, **settings: Unpack[JobOptions]
     ) -> JobHandle:
         """Declare a job with another kind of target, such as one from an installed package.
 
-        ``does`` has the options of the target. Takes the keywords of ``job`` except ``name``, ``isolation`` and
+        ``options`` are the options of the target. Takes the keywords of ``job`` except ``name``, ``isolation`` and
         ``limits``.
 
         Returns a ``JobHandle``. Raises as ``job`` does.
         """
 
         def build_target() -> Shape:
-            return {"tasks": [{"name": "main", **build_other_target(kind, does)}]}
+            return {"tasks": [{"name": "main", **build_other_target(kind, options)}]}
 
-        return self._declare_target(name, build_target, options, JobOptions)
+        return self._declare_target(name, build_target, settings, JobOptions)
 
     # --- running
 

@@ -116,7 +116,7 @@ class JobHandle(OnHomeLoop):
 
     @on_home_loop
     async def adisable(self, reason: str = "") -> None:
-        """Switch the schedule off. A disabled job has no instants, so none are recorded as skipped.
+        """Switch the schedule off. Instants that were due and had not started are recorded as skipped.
 
         - ``reason``: a sentence that ``info().note`` shows.
         """

@@ -1,6 +1,6 @@
 """Builds the steps of a "why" explanation from an execution, a span or the nodes, each with one sentence.
 
-The sentences use the words of the web page: run, scheduled time, in progress, finished. Times are in the job's zone.
+The sentences say run, scheduled time, in progress and finished. Times are in the job's zone.
 """
 
 from collections.abc import Mapping, Sequence

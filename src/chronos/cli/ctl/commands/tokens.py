@@ -98,7 +98,7 @@ def create(
 @dry_run_option
 @with_client
 def delete(client: "ApiClient", name: str, yes: bool, dry_run: bool) -> None:
-    """Delete the token NAME. It stops working immediately.
+    """Delete the token NAME. It stops working within a second.
 
     \b
     Example:
