@@ -14,7 +14,7 @@ from chronos.sdk.declarations import DecoratedFunction
 from chronos.sdk.home_loop import LoopResult, OnHomeLoop, blocking, on_home_loop
 from chronos.sdk.info import JobInfo, RunInfo, SpanInfo, to_job_info, to_run_info, to_span_info
 from chronos.sdk.job_options import Instant, to_instant_us
-from chronos.sdk.run import Run
+from chronos.sdk.run_handle import Run
 from chronos.service.job_state import StateChange
 from chronos.service.jobs import JobService
 from chronos.store.contract import ExecutionFilter
