@@ -191,6 +191,7 @@ def explain(expression: str, output: str, **options: Unpack[PreviewOptions]) -> 
             "kind": oddity.kind,
             "at": rfc3339(oddity.at_us),
             "wall": rfc3339(oddity.wall * SECOND_US).removesuffix("Z"),
+            "count": oddity.count,
             "message": oddity.message,
         }
         for oddity in changes
@@ -201,7 +202,8 @@ def explain(expression: str, output: str, **options: Unpack[PreviewOptions]) -> 
         "understood_as": understood,
         "timezone": zone.name,
         "next": runs,
-        "oddities": change_items,
+        "warnings": change_items,  # as POST /schedule/preview returns them
+        "oddities": change_items,  # the earlier name
     }
     print_value(explanation, output)
 
