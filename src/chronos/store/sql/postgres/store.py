@@ -86,8 +86,8 @@ class PostgresStore(SqlStore):
 
     async def open(self) -> None:
         """See ``Store.open``."""
+        self._url.check_files()
         try:
-            self._url.check_files()
             await self._prepare_database()
             self._pool = await asyncpg.create_pool(
                 min_size=0,
