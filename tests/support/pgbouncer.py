@@ -13,8 +13,8 @@ from tests.support.server_process import free_port
 
 
 @contextmanager
-def pooled(url: str, pool_mode: str, **settings: object) -> Iterator[str]:
-    """The URL of the same database behind PgBouncer, which stops at the end."""
+def pooled(url: str, pool_mode: str, *, database: str = "", **settings: object) -> Iterator[str]:
+    """The URL of the same database behind PgBouncer, which stops at the end. ``database`` has settings of its own."""
     upstream = urlsplit(url)
     socket_folder = parse_qs(upstream.query)["host"][0]
     port = free_port()
@@ -33,7 +33,7 @@ def pooled(url: str, pool_mode: str, **settings: object) -> Iterator[str]:
         users.write_text('"postgres" ""\n')
         config = Path(folder, "pgbouncer.ini")
         text = "".join(f"{name} = {value}\n" for name, value in (lines | {"auth_file": users}).items())
-        config.write_text(f"[databases]\n* = host={socket_folder}\n[pgbouncer]\n{text}")
+        config.write_text(f"[databases]\n* = host={socket_folder} {database}\n[pgbouncer]\n{text}")
         Path(folder).chmod(0o755)
         # PgBouncer refuses to run as root, and the socket is in a folder of the server's user.
         user = ["-u", Path(socket_folder).owner()] if os.geteuid() == 0 else []

@@ -47,6 +47,7 @@ def test_any_password_can_be_written(password: str, as_parameter: bool) -> None:
         ("postgresql:///jobs?host=/run/pg&user=ana", "/run/pg", "/run/pg/.s.PGSQL.5432"),
         ("postgresql://ana@/jobs?host=/run/pg&port=6432", "/run/pg", "/run/pg/.s.PGSQL.6432"),
         ("postgresql://ana@%2Frun%2Fpg/jobs", "/run/pg", "/run/pg/.s.PGSQL.5432"),
+        ("postgresql://ana@/jobs?host=/cloudsql/a:b:c", "/cloudsql/a:b:c", "/cloudsql/a:b:c/.s.PGSQL.5432"),
         ("postgres://ana@[::1]:6000/jobs", "[::1]:6000", ("::1", 6000)),
     ],
 )

@@ -53,6 +53,15 @@ def test_an_empty_database_is_prepared_through_a_pooler(session_pooler: str, pos
     asyncio.run(check())
 
 
+def test_one_database_may_be_in_session_mode(prepared_url: str) -> None:
+    async def check(url: str) -> None:
+        async with opened(url) as store:
+            await StoreFixture(store).save("job")
+
+    with pooled(prepared_url, "transaction", database="pool_mode=session pool_size=7") as url:
+        asyncio.run(check(url))
+
+
 def test_hints_pass_through_a_pooler_but_not_back(session_url: str) -> None:
     async def check() -> None:
         async with opened(session_url) as one, opened(session_url) as other:
@@ -62,9 +71,11 @@ def test_hints_pass_through_a_pooler_but_not_back(session_url: str) -> None:
             w = StoreFixture(one)
             await w.start_node()
             one.on_hint(own_hints.append)
-            await w.save("job")
-            await asyncio.wait_for(hinted.wait(), 60)
-            assert own_hints == [Hint.JOBS], "the hint of this node must not come back to it"
+            for description in ("one", "two"):
+                hinted.clear()
+                await w.save("job", description=description)
+                await asyncio.wait_for(hinted.wait(), 60)
+            assert own_hints == [Hint.JOBS] * 2, "the hints of this node must not come back to it"
 
     asyncio.run(check())
 

@@ -16,9 +16,9 @@ UNREADABLE = (
 _DEFAULT_CONNECT_TIMEOUT_S = "10"
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 _APPLICATION_NAME = re.compile(r"[ -~]{1,32}")
-_OWN_PARAMETERS = ("schema", "application_name", "connect_timeout", "channel_binding")
+OWN_PARAMETERS = ("schema", "application_name", "connect_timeout", "channel_binding")
 _FILE_PARAMETERS = ("sslrootcert", "sslcert", "sslkey", "sslcrl", "passfile")
-_DRIVER_PARAMETERS = (
+DRIVER_PARAMETERS = (
     *("host", "port", "dbname", "database", "user", "password", "service", "options", "target_session_attrs"),
     *("sslmode", *_FILE_PARAMETERS, "sslpassword", "sslnegotiation"),
     *("ssl_min_protocol_version", "ssl_max_protocol_version", "krbsrvname", "gsslib"),
@@ -68,8 +68,8 @@ class DatabaseUrl:
         application_name = _read_application_name(query.pop("application_name", "chronos"))
         connect_timeout_s = _read_connect_timeout_s(query.pop("connect_timeout", _DEFAULT_CONNECT_TIMEOUT_S))
         _check_channel_binding(query.pop("channel_binding", "prefer"))
-        if unknown := [name for name in query if name not in _DRIVER_PARAMETERS]:
-            known = ", ".join(sorted((*_OWN_PARAMETERS, *_DRIVER_PARAMETERS)))
+        if unknown := [name for name in query if name not in DRIVER_PARAMETERS]:
+            known = ", ".join(sorted((*OWN_PARAMETERS, *DRIVER_PARAMETERS)))
             raise Invalid(f'the store URL has the unknown parameter "{unknown[0]}"; remove it, or use one of: {known}')
         return cls(
             driver_url=urlunsplit(parts._replace(query=urlencode(query))),

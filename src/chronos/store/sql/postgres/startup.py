@@ -138,7 +138,8 @@ _SCHEMA_RIGHTS = """
     from pg_namespace where nspname = $1"""
 _SELECT_OTHER_OWNER = """
     select pg_get_userbyid(c.relowner) from pg_class as c join pg_namespace as n on n.oid = c.relnamespace
-    where n.nspname = $1 and c.relkind in ('r', 'p') and not pg_has_role(c.relowner, 'usage') limit 1"""
+    where n.nspname = $1 and c.relkind in ('r', 'p') and not pg_has_role(c.relowner, 'usage')
+    and exists (select from pg_class as m where m.relnamespace = n.oid and m.relname = 'meta') limit 1"""
 _HAS_TABLE = "select to_regclass($1) is not null"
 _ANY_TABLE = """
     select 1 from pg_class as c join pg_namespace as n on n.oid = c.relnamespace where n.nspname = $1 limit 1"""
