@@ -37,7 +37,7 @@ def preview_spec(spec: ScheduleSpec, *, now_us: int, count: int = 10, key: str =
     return Preview(
         spec=spec,
         words=schedule.describe(),
-        understood_as=to_canonical(spec.text, schedule),
+        understood_as=to_canonical(schedule),
         timezone=schedule.zone.name,
         next_us=preview(schedule, now_us, count),
         oddities=tuple(find_oddities(activation.schedule, now_us, now_us + LOOK_AHEAD_US)),

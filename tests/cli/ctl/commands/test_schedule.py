@@ -267,7 +267,7 @@ BAD = [
     (["0 9 * * *", "--exclude", "2027-02-30"], 1, "✗ "),
     (["0 9 * * *", "--exclude", "* * * * *"], 1, "its exclusions leave no run"),
     (["0 9 * * *", "--dst", "maybe"], 2, "✗ Invalid value for '--dst'"),
-    (["0 9 * * *", "--dialect", "quartz"], 2, "✗ Invalid value for '--dialect'"),
+    (["0 9 * * *", "--dialect", "cronexpr"], 2, "✗ Invalid value for '--dialect'"),
     (["0 9 * * *", "--count", "0"], 2, "✗ Invalid value for '--count'"),
     (["0 9 * * *", "--count", "-1"], 2, "✗ Invalid value for '--count'"),
     (["0 9 * * *", "--count", "10001"], 2, "✗ Invalid value for '--count'"),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from chronos.core.schedule.timezones import Zone
 
 # Copied from the core, so that --help does not import it. A test compares both.
-DIALECTS = ("auto", "standard", "seconds", "posix", "iso8601", "words")
+DIALECTS = ("auto", "standard", "seconds", "posix", "quartz", "iso8601", "words")
 DST_POLICIES = ("robust", "literal")
 MAX_COUNT = 10_000
 
@@ -177,7 +177,7 @@ def explain(expression: str, output: str, **options: Unpack[PreviewOptions]) -> 
 
     preview = _preview(expression, options)
     zone = preview.schedule.zone
-    understood = to_canonical(expression, preview.parsed)
+    understood = to_canonical(preview.parsed)
     if output == "name":
         emit(understood or expression)
         return
