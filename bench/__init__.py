@@ -1,4 +1,4 @@
-"""Measurements beside other libraries: each ``bench_*.py`` here has ``run() -> list[Row]``."""
+"""Benchmarks of Chronos and other libraries. Each ``bench_*.py`` has ``run() -> list[Row]``."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
-    """What a row must reach: a ratio against one of its others, or a figure of our own where ``against`` is None."""
+    """The goal of a row: a ratio to one of the others, or, if ``against`` is None, a figure of ours."""
 
     must: float
     aim: float | None = None
@@ -15,7 +15,7 @@ class Goal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One thing measured: our figure, and those of others for the same work in the same run."""
+    """One measurement: our figure, and those of others for the same work in the same run."""
 
     case: str
     unit: str
@@ -36,13 +36,13 @@ class Row:
         goal, against = self.goal, self.goal.against
         figure = self.ours if against is None else self.ratio(against)
         more = against is not None or self.higher_is_better
-        said = f"{'≥' if more else '≤'} {goal.must:,g} {self.unit if against is None else f'× {against}'}"
+        condition = f"{'≥' if more else '≤'} {goal.must:,g} {self.unit if against is None else f'× {against}'}"
         if not _reaches(figure, goal.must, more=more):
-            return f"{said}: missed"
+            return f"{condition}: missed"
         if goal.aim is None:
-            return f"{said}: met"
-        return f"{said}: met, aim {goal.aim:,g} {'met' if _reaches(figure, goal.aim, more=more) else 'missed'}"
+            return f"{condition}: met"
+        return f"{condition}: met, aim {goal.aim:,g} {'met' if _reaches(figure, goal.aim, more=more) else 'missed'}"
 
 
-def _reaches(figure: float, wanted: float, *, more: bool) -> bool:
-    return figure >= wanted if more else figure <= wanted
+def _reaches(figure: float, goal: float, *, more: bool) -> bool:
+    return figure >= goal if more else figure <= goal

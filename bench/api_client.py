@@ -1,4 +1,4 @@
-"""A client that costs little: requests as bytes on sockets that stay open, so that the server is what is measured."""
+"""A cheap HTTP client: requests as bytes on open sockets, so that the benchmark measures the server."""
 
 import asyncio
 import json
@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 
 class Caller:
-    """One connection, one request at a time."""
+    """One connection, with one request at a time."""
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
@@ -17,7 +17,7 @@ class Caller:
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def call(self, request: bytes) -> tuple[int, bytes]:
-        """Status and body."""
+        """Send a request. Returns the status and the body."""
         if self._streams is None:
             self._streams = await asyncio.open_connection(self._host, self._port, limit=1 << 26)
         reader, writer = self._streams
@@ -28,21 +28,21 @@ class Caller:
         return int(head[9:12]), body
 
     async def ask(self, method: str, path: str, body: Any = None) -> Any:
-        """What it answers, when all is well."""
+        """Send a request, and return the JSON of a successful response."""
         status, raw = await self.call(request(method, path, body))
         if status >= 300:
             raise RuntimeError(f"{method} {path}: {status} {raw[:500]!r}")
         return json.loads(raw)
 
     async def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         if self._streams is not None:
             self._streams[1].close()
             await self._streams[1].wait_closed()
 
 
 def request(method: str, path: str, body: Any = None) -> bytes:
-    """A request as it goes over the wire."""
+    """An HTTP request as bytes."""
     data = b"" if body is None else json.dumps(body).encode()
     kind = "" if body is None else "Content-Type: application/json\r\n"
     head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\n{kind}Content-Length: {len(data)}\r\n\r\n"
@@ -50,16 +50,16 @@ def request(method: str, path: str, body: Any = None) -> bytes:
 
 
 async def rate(url: str, requests: Iterable[bytes], *, clients: int, status: int) -> float:
-    """Requests a second by so many clients, each of which sends its next one when the last is answered."""
+    """Requests per second of several clients. Each sends its next request when the last is answered."""
     left: Iterator[bytes] = iter(requests)
     callers = [Caller(url) for _ in range(clients)]
 
     async def work(caller: Caller) -> int:
         count = 0
-        for one in left:
-            got, body = await caller.call(one)
-            if got != status:
-                raise RuntimeError(f"{got} {body[:500]!r}")
+        for each in left:
+            received, body = await caller.call(each)
+            if received != status:
+                raise RuntimeError(f"{received} {body[:500]!r}")
             count += 1
         return count
 
@@ -72,15 +72,15 @@ async def rate(url: str, requests: Iterable[bytes], *, clients: int, status: int
 
 
 async def times_ms(url: str, path: str, count: int) -> list[float]:
-    """How long each of so many requests took, sorted."""
+    """The durations of ``count`` requests, sorted."""
     caller = Caller(url)
     sent = request("GET", path)
-    found = []
+    durations = []
     for _ in range(count):
         begin = time.perf_counter()
         status, body = await caller.call(sent)
-        found.append((time.perf_counter() - begin) * 1e3)
+        durations.append((time.perf_counter() - begin) * 1e3)
         if status != 200:
             raise RuntimeError(f"{path}: {status} {body[:500]!r}")
     await caller.close()
-    return sorted(found)
+    return sorted(durations)

@@ -1,4 +1,4 @@
-"""The servers that are measured, each a process of its own: ours, and a bare one that only says hello."""
+"""The servers under test, each in its own process: Chronos, and a bare one that returns a constant."""
 
 import subprocess
 import sys
@@ -38,25 +38,25 @@ class Served:
 
     url: str
     pid: int
-    start_s: float  # from its start until it said that it is ready
+    start_s: float  # from its start until it was ready
 
     def memory_mb(self, kind: str) -> float:
-        """Megabytes it holds in memory: ``VmRSS``, or of that ``RssAnon`` (its own), ``RssFile`` (pages of files)."""
+        """Its memory in megabytes: ``VmRSS``, or of that ``RssAnon`` (private) or ``RssFile`` (pages of files)."""
         for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
             if line.startswith(f"{kind}:"):
                 return int(line.split()[1]) / 1024
-        raise RuntimeError("its memory cannot be told here")
+        raise RuntimeError("cannot read the memory of the server")
 
     @property
     def cpu_s(self) -> float:
-        """Seconds of processor time it has used."""
+        """The processor time it has used."""
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / 100
 
 
 @contextmanager
 def chronos_server(folder: Path) -> Iterator[Served]:
-    """``chronos server`` on the store of a folder."""
+    """``chronos server`` on the store in a folder."""
     command = [str(CHRONOS), "server", "--store", f"sqlite:///{folder / 'api.db'}", "--listen", "127.0.0.1:0"]
     with _served(command, folder) as served:
         yield served
@@ -64,7 +64,7 @@ def chronos_server(folder: Path) -> Iterator[Served]:
 
 @contextmanager
 def bare_server(folder: Path) -> Iterator[Served]:
-    """The same HTTP library with nothing behind it."""
+    """The same HTTP library without Chronos."""
     with _served([sys.executable, "-c", _BARE], folder) as served:
         yield served
 

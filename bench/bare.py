@@ -1,7 +1,7 @@
-"""What the bare statements of an engine have to offer: the floor under the store's hot commands.
+"""The bare statements of an engine: the lower bound for the hot commands of the store.
 
-Their tables have what any scheduler needs that keeps its word: a cursor and a counter a job, a fencing token, an index
-by which only one execution of a job runs at a time, and history.
+Their tables have what any reliable scheduler needs: a cursor and a counter per job, a fencing token, an index that
+allows one running execution per job, and history.
 """
 
 from typing import Protocol
@@ -13,16 +13,16 @@ class Bare(Protocol):
     """The bare statements of an engine."""
 
     async def open(self, jobs: list[bytes]) -> None:
-        """Make the tables, with these jobs."""
+        """Create the tables, with these jobs."""
 
     async def admit(self, batch: Batch, due: int, *, claim: bool = True) -> None:
-        """Move cursors, insert executions, as running or as ready."""
+        """Move cursors and insert executions, as running or as ready."""
 
     async def claim(self, limit: int) -> None:
-        """The best-ranked ready ones are running."""
+        """Make the best-ranked ready executions running."""
 
     async def settle(self, batch: Batch) -> None:
-        """Running ones go to history."""
+        """Move running executions to history."""
 
     async def close(self) -> None:
-        """Let go."""
+        """Close the connection."""

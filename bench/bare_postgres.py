@@ -1,4 +1,4 @@
-"""The bare statements on PostgreSQL: the least that could be called admit + claim, claim and settle, and durable."""
+"""The bare statements on PostgreSQL: the smallest durable admit + claim, claim and settle."""
 
 import time
 
@@ -45,14 +45,14 @@ where g.job = n.job"""
 
 
 class BarePostgres:
-    """Jobs by their ids, all due at the same time; one connection."""
+    """Jobs by id, all due at the same time; one connection."""
 
     def __init__(self, url: str) -> None:
         self._url = url
         self._db: asyncpg.Connection
 
     async def open(self, jobs: list[bytes]) -> None:
-        """Make the tables."""
+        """Create the tables."""
         self._db = await asyncpg.connect(self._url, server_settings={"plan_cache_mode": "force_generic_plan"})
         await self._db.execute(TABLES)
         await self._db.copy_records_to_table(
@@ -61,21 +61,21 @@ class BarePostgres:
         await self._db.execute("analyze bare_gate")
 
     async def admit(self, batch: Batch, due: int, *, claim: bool = True) -> None:
-        """(job, execution) rows, of the instant ``due``; the next one is a second later."""
+        """Admit (job, execution) rows of the instant ``due``. The next instant is a second later."""
         jobs, ids = [job for job, _ in batch], [run for _, run in batch]
         status, owner, started = (3, 1, _now()) if claim else (1, None, None)
         await self._db.fetch(ADMIT, jobs, ids, due, status, owner, started)
 
     async def claim(self, limit: int) -> None:
-        """The best-ranked ready ones."""
+        """Claim the best-ranked ready executions."""
         await self._db.fetch(CLAIM, limit, _now())
 
     async def settle(self, batch: Batch) -> None:
-        """(job, execution) rows go to history."""
+        """Move (job, execution) rows to history."""
         await self._db.execute(SETTLE, [run for _, run in batch], [job for job, _ in batch], _now())
 
     async def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         await self._db.close()
 
 

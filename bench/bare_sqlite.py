@@ -1,4 +1,4 @@
-"""The bare statements on SQLite: the least that could be called admit + claim, claim and settle, and durable."""
+"""The bare statements on SQLite: the smallest durable admit + claim, claim and settle."""
 
 import time
 from pathlib import Path
@@ -23,13 +23,13 @@ create temp table ended (id blob primary key, job blob, token int);
 
 
 class BareSqlite:
-    """Jobs by their ids, all due at the same time."""
+    """Jobs by id, all due at the same time."""
 
     def __init__(self, path: Path) -> None:
         self._db = apsw.Connection(str(path))
 
     async def open(self, jobs: list[bytes]) -> None:
-        """Make the tables."""
+        """Create the tables."""
         for pragma in ("journal_mode = wal", "synchronous = full", "cache_size = -65536", "temp_store = memory"):
             self._db.execute(f"pragma {pragma}")
         self._db.execute(TABLES)
@@ -37,7 +37,7 @@ class BareSqlite:
             self._db.executemany("insert into gate (job, next_us) values (?, 0)", [(job,) for job in jobs])
 
     async def admit(self, batch: Batch, due: int, *, claim: bool = True) -> None:
-        """(job, execution) rows, of the instant ``due``; the next one is a second later."""
+        """Admit (job, execution) rows of the instant ``due``. The next instant is a second later."""
         db, now = self._db, time.time_ns() // 1000
         with db:
             db.execute("delete from temp.batch")
@@ -55,7 +55,7 @@ class BareSqlite:
             db.execute("select id, token from temp.batch where token is not null").fetchall()
 
     async def claim(self, limit: int) -> None:
-        """The best-ranked ready ones."""
+        """Claim the best-ranked ready executions."""
         with self._db as db:
             db.execute(
                 """update active set status = 3, owner = 1, token = token + 1, started = ? where id in (
@@ -64,7 +64,7 @@ class BareSqlite:
             ).fetchall()
 
     async def settle(self, batch: Batch) -> None:
-        """(job, execution) rows go to history."""
+        """Move (job, execution) rows to history."""
         db, now = self._db, time.time_ns() // 1000
         with db:
             db.execute("delete from temp.ended")
@@ -79,5 +79,5 @@ class BareSqlite:
                 from (select job, count(*) as k from temp.ended group by job) as n where gate.job = n.job""")
 
     async def close(self) -> None:
-        """Let go of the file."""
+        """Close the connection."""
         self._db.close()

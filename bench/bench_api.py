@@ -1,8 +1,8 @@
-"""The API of one server process on a SQLite file: creates, lists, searches; start-up and memory with many jobs.
+"""The API of one server process on a SQLite file: creation, lists, searches, start-up time and memory with many jobs.
 
-``BENCH_JOBS`` says how many jobs it ends up with (1,000,000; more than 10,000). Each request is durable before it is
-answered. The baselines are what the same server and a bare one of the same HTTP library answer when there is nothing to
-do; bulk creation of the last jobs is held against that of the first.
+``BENCH_JOBS`` sets the number of jobs at the end (1,000,000; at least 10,000). Each request is durable before it is
+answered. The baselines are the same server and a bare one of the same HTTP library, with nothing to do. Bulk creation
+of the last jobs is compared with that of the first.
 """
 
 import asyncio
@@ -24,17 +24,17 @@ HELLOS = 10_000
 CREATES = 5_000
 CLIENTS = 50
 FEW = 10_000
-PART = max(1, min(100_000, (JOBS - FEW) // 2))  # of the jobs: bulk creation of the last part is held against the first
+PART = max(1, min(100_000, (JOBS - FEW) // 2))  # jobs: bulk creation of the last part is compared with the first
 BULK = 5_000
-SENDERS = 8  # clients that send jobs in bulk: while those of some are written, those of others are read and answered
+SENDERS = 8  # clients that create jobs in bulk; while one batch is written, others are read and answered
 LOOKS = 300
-_ROUND = 60  # requests that are made before they are sent; at the end of each round the server runs dry
+_ROUND = 60  # requests built before they are sent; the server idles at the end of each round
 PAGE = 100
 V1 = "/api/v1"
 
 
 def run() -> list[Row]:
-    """All rows; the store grows from one to the next."""
+    """All rows. The store grows from one row to the next."""
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -51,7 +51,7 @@ def run() -> list[Row]:
 
 
 def _job(number: int) -> dict[str, Any]:
-    """One that is due once a year, so that nothing runs meanwhile."""
+    """A job that is due once a year, so that nothing runs meanwhile."""
     schedule = f"{number % 60} {number // 60 % 24} 29 2 *"
     return {"name": f"job-{number:07}", "schedule": schedule, "command": {"argv": ["true"]}, "tags": {"team": "a"}}
 
@@ -61,9 +61,9 @@ def _rate(case: str, ours: float, others: dict[str, float] | None = None, goal: 
 
 
 async def _creates(ours: Served, bare: Served) -> list[Row]:
-    """Requests a second, and the processor time of each."""
+    """Requests per second, and the processor time of each."""
     hello = request("GET", "/healthz")
-    await rate(ours.url, [hello] * 500, clients=CLIENTS, status=200)  # both get warm
+    await rate(ours.url, [hello] * 500, clients=CLIENTS, status=200)  # warm both up
     theirs = await rate(bare.url, [hello] * HELLOS, clients=CLIENTS, status=200)
     used_s = ours.cpu_s
     hellos = await rate(ours.url, [hello] * HELLOS, clients=CLIENTS, status=200)
@@ -86,7 +86,7 @@ async def _creates(ours: Served, bare: Served) -> list[Row]:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """Jobs that came in by the thousand: how many, in which time, and what they cost the server."""
+    """Jobs created in bulk: their number, the duration, and the processor time of the server."""
 
     jobs: int
     took_s: float
@@ -102,12 +102,12 @@ class Growth:
 
     @property
     def cpu_us(self) -> float:
-        """Processor time of one job."""
+        """Processor time per job."""
         return self.cpu_s / self.jobs * 1e6
 
 
 def _flat_rows(ours: Served) -> list[Row]:
-    """All of the growth up to the last job, and its last part beside its first."""
+    """The whole growth, and its last part compared with its first."""
     first = asyncio.run(_grow(ours, FEW, FEW + PART))
     middle = asyncio.run(_grow(ours, FEW + PART, JOBS - PART))
     last = asyncio.run(_grow(ours, JOBS - PART, JOBS))
@@ -132,11 +132,11 @@ def _bulk_rows(
 
 
 async def _grow(ours: Served, begin: int, end: int) -> Growth:
-    """Send jobs in bulk, from one number up to another."""
+    """Create jobs in bulk, from one number to another."""
     callers, took_s, used_s = [Caller(ours.url) for _ in range(SENDERS)], 0.0, ours.cpu_s
     for first in range(begin, end, _ROUND * BULK):
         requests = [_bulk(at, min(at + BULK, end)) for at in range(first, min(first + _ROUND * BULK, end), BULK)]
-        begin_s = time.perf_counter()  # making them is not counted
+        begin_s = time.perf_counter()  # building them is not counted
         left = iter(requests)
         await asyncio.gather(*(_send(caller, left) for caller in callers))
         took_s += time.perf_counter() - begin_s
@@ -157,7 +157,7 @@ async def _send(caller: Caller, requests: Iterator[bytes]) -> None:
 
 
 async def _held(ours: Served, count: int) -> list[Row]:
-    """What a server with so many jobs costs when it has just started."""
+    """The cost of a server with this many jobs right after its start."""
     caller = Caller(ours.url)
     status = await caller.ask("GET", f"{V1}/status")
     await caller.close()
@@ -172,7 +172,7 @@ async def _held(ours: Served, count: int) -> list[Row]:
 
 
 async def _lists(ours: Served) -> list[Row]:
-    """Pages near the beginning and far behind it, and searches."""
+    """Pages near the start and far behind it, and searches."""
     caller = Caller(ours.url)
     pages = max(2, min(1_000, JOBS // PAGE))
     cursor = await _cursor(caller, (pages - 1) * PAGE)
@@ -182,7 +182,7 @@ async def _lists(ours: Served) -> list[Row]:
         f"first page of {PAGE}": (f"{V1}/jobs?limit={PAGE}", LOOKS),
         f"page {pages:,} of {PAGE}": (f"{V1}/jobs?limit={PAGE}&cursor={cursor}", LOOKS),
         "search for a part of a name that one has": (f"{V1}/jobs?limit={PAGE}&q={last[4:]}", 5),
-        "search for what nobody has": (f"{V1}/jobs?limit={PAGE}&q=nothing", 5),
+        "search without a match": (f"{V1}/jobs?limit={PAGE}&q=nothing", 5),
         "search for what all have": (f"{V1}/jobs?limit={PAGE}&q=job-", LOOKS),
         "by a name's beginning": (f"{V1}/jobs?limit={PAGE}&prefix={last}", LOOKS),
         "one job by name": (f"{V1}/jobs/{last}", LOOKS),
@@ -197,7 +197,7 @@ async def _lists(ours: Served) -> list[Row]:
 
 
 async def _cursor(caller: Caller, behind: int) -> str:
-    """The cursor behind so many jobs."""
+    """The cursor after this many jobs."""
     cursor = ""
     for count in _steps(behind):
         said = f"&cursor={cursor}" if cursor else ""

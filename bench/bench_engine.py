@@ -1,10 +1,10 @@
 """A whole node: executions per second from end to end, lateness, webhooks, commands, graphs, and the cost of waiting.
 
-``BENCH_RUNS`` says how many executions a rate is measured over (20,000); rivals and work that are slower get a part of
-them. Rates are per second and durable, with full history. Each is measured three times, in turn with its rivals, and
-the medians are shown. "bare" is the least that could be called the same work: for functions the statements of admit,
-claim and settle in batches of 1,000 with a coroutine that does nothing, for webhooks aiohttp's client, for commands
-asyncio's processes. ``docs/benchmarks.md`` says what each row measures.
+``BENCH_RUNS`` sets the executions per rate (20,000); slower rivals and work get a part of them. Rates are per second
+and durable, with full history. Each is measured three times, in turn with its rivals, and the medians are shown. "bare"
+is the least code that does the same work: for functions the statements of admit, claim and settle in batches of 1,000
+with an empty coroutine, for webhooks aiohttp's client, for commands asyncio's processes. ``docs/benchmarks.md``
+explains the rows.
 """
 
 import asyncio
@@ -58,7 +58,7 @@ WEBHOOKS = RUNS // 4
 GRAPHS = RUNS // 20
 COMMANDS = RUNS // 50
 DUE_AT_ONCE = RUNS // 2
-TURNS = 3  # of which the median counts
+TURNS = 3  # the median counts
 REQUESTS_AT_ONCE = 100
 COMMANDS_AT_ONCE = 20
 ARGV = ["echo", "done"]
@@ -91,7 +91,7 @@ def run() -> list[Row]:
 
 
 def _on_sqlite(files: SqliteStores, folder: Path) -> list[Row]:
-    """Functions beside huey, whose functions are sync: the same figure stands beside both of ours."""
+    """Functions compared with huey, whose functions are sync; its figure is used for both of ours."""
 
     def bare() -> float:
         path = folder / "bare.db"
@@ -102,7 +102,7 @@ def _on_sqlite(files: SqliteStores, folder: Path) -> list[Row]:
 
 
 def _on_postgres(databases: PostgresStores) -> list[Row]:
-    """Functions beside pgqueuer."""
+    """Functions compared with pgqueuer."""
 
     def bare() -> float:
         with databases.empty() as url:
@@ -121,31 +121,33 @@ def _on_postgres(databases: PostgresStores) -> list[Row]:
 
 
 def _functions(stores: Stores, rivals: dict[str, Measure], goal: Goal) -> list[Row]:
-    """One backlog of one job for all kinds of functions; ``goal`` says which of the rivals is more than a limit."""
+    """One backlog of one job for all kinds of functions. ``goal`` names the rival that counts."""
     kind, rival = stores.kind, str(goal.against)
     with _backlog(stores, FULL, RUNS) as measure:
         works = {"full": FULL, "sync": SYNC, "nothing": ASKS_NOTHING, "noop": NOOP}
-        found = _medians({**{name: partial(measure, work) for name, work in works.items()}, **rivals})
+        figures = _medians({**{name: partial(measure, work) for name, work in works.items()}, **rivals})
     return [
         _rate(
             f"{kind}: async function with ctx, payload and result",
-            found["full"],
-            {name: found[name] for name in (rival, "bare")},
+            figures["full"],
+            {name: figures[name] for name in (rival, "bare")},
             goal,
         ),
         _rate(
             f"{kind}: sync function with ctx, payload and result",
-            found["sync"],
-            {rival: found.get(f"{rival}, sync", found[rival]), "async": found["full"]},
+            figures["sync"],
+            {rival: figures.get(f"{rival}, sync", figures[rival]), "async": figures["full"]},
             Goal(must=0.5, against="async"),
         ),
         Row(
             case=f"{kind}: asking for ctx and a payload, over asking for nothing",
             unit="× the cost",
-            ours=found["nothing"] / found["full"],
+            ours=figures["nothing"] / figures["full"],
             goal=Goal(must=1.4),
         ),
-        _rate(f"{kind}: async function that takes nothing and returns nothing", found["noop"], {"bare": found["bare"]}),
+        _rate(
+            f"{kind}: async function that takes nothing and returns nothing", figures["noop"], {"bare": figures["bare"]}
+        ),
     ]
 
 
@@ -154,41 +156,41 @@ def _webhooks(files: SqliteStores) -> Row:
     with target_server() as target:
         work = webhook(target, REQUESTS_AT_ONCE)
         with _backlog(files, work, WEBHOOKS, uvloop.run) as measure:
-            found = _medians(
+            figures = _medians(
                 {
                     "ours": lambda: measure(work),
                     "bare": lambda: uvloop.run(bare_requests(target, WEBHOOKS, REQUESTS_AT_ONCE)),
                 }
             )
-    return _rate("webhook with its full record", found.pop("ours"), found, Goal(must=0.5, against="bare"))
+    return _rate("webhook with its full record", figures.pop("ours"), figures, Goal(must=0.5, against="bare"))
 
 
 def _commands(files: SqliteStores) -> Row:
-    """A command that writes a line, so many at once."""
+    """A command that prints a line, several at once."""
     work = command(ARGV, COMMANDS_AT_ONCE)
     with _backlog(files, work, COMMANDS, uvloop.run) as measure:
-        found = _medians(
+        figures = _medians(
             {
                 "ours": lambda: measure(work),
                 "huey": lambda: huey_command_rate(ARGV, COMMANDS, COMMANDS_AT_ONCE),
                 "bare": lambda: uvloop.run(bare_commands(ARGV, COMMANDS, COMMANDS_AT_ONCE)),
             }
         )
-    return _rate("command with its output", found.pop("ours"), found)
+    return _rate("command with its output", figures.pop("ours"), figures)
 
 
 def _graphs(files: SqliteStores) -> Row:
-    """A graph of three tasks, of which each needs the one before."""
+    """A graph of three tasks; each needs the previous one."""
     with _backlog(files, GRAPH, GRAPHS) as measure:
-        found = _medians({"ours": lambda: measure(GRAPH), "huey": lambda: huey_graph_rate(GRAPHS // 2)})
-    return _rate("graph of three async functions", found.pop("ours"), found)
+        figures = _medians({"ours": lambda: measure(GRAPH), "huey": lambda: huey_graph_rate(GRAPHS // 2)})
+    return _rate("graph of three async functions", figures.pop("ours"), figures)
 
 
 @contextmanager
 def _backlog(
     stores: Stores, work: Work, count: int, run: Callable[[Coroutine[Any, Any, float]], float] = asyncio.run
 ) -> Iterator[Callable[[Work], float]]:
-    """A store with so many executions; what it yields measures work on a copy of it, on a loop of its own."""
+    """A store with ``count`` executions. Yields a function that measures work on a copy of it, on its own loop."""
     with stores.empty() as filled:
         last = fill(filled, work, count)
 
@@ -200,49 +202,49 @@ def _backlog(
 
 
 def _lateness(stores: Stores) -> list[Row]:
-    """From the instant to the first line of the function, with nothing else to do and with many at once."""
+    """From the instant to the first line of the function, on an idle node and with many jobs at once."""
     kind = stores.kind
-    _late_ms(stores, 1, 0)  # what is imported on first use is there
+    _late_ms(stores, 1, 0)  # imports everything that is imported on first use
     rows = []
     for count, apart_us, turns in LATENESS:
-        found = [_late_ms(stores, count, apart_us) for _ in range(turns)]
+        figures = [_late_ms(stores, count, apart_us) for _ in range(turns)]
         case = "one every 100 ms" if count == 50 else f"{count:,} within a second"
         for name, place, goal in (
             ("p50", count // 2, None),
             ("p99", int(count * 0.99) - 1, P99_GOALS[count]),
             ("of the last", count - 1, Goal(must=1_000) if count == 10_000 else None),
         ):
-            late_ms = statistics.median(each[place] for each in found)
+            late_ms = statistics.median(each[place] for each in figures)
             rows.append(Row(case=f"{kind}: lateness {name}, {case}", unit="ms", ours=late_ms, goal=goal))
     rate = DUE_AT_ONCE / _late_ms(stores, DUE_AT_ONCE, 0)[-1] * 1e3
     return [*rows, _rate(f"{kind}: starts of {DUE_AT_ONCE:,} jobs due at one instant", rate, {})]
 
 
 def _late_ms(stores: Stores, count: int, apart_us: int) -> list[float]:
-    """How late each of so many jobs was; they are due later and later until there is time to save them all before."""
+    """How late each job started. The first instant moves further away until all jobs are saved before it."""
     for margin in (1, 4, 16, 64):
         first = datetime.now(UTC) + margin * timedelta(seconds=1.5, microseconds=250 * count)
         due = [first + timedelta(microseconds=number * apart_us) for number in range(count)]
         with stores.empty() as url:
-            if found := asyncio.run(lateness_ms(url, due)):
-                return found
-    raise RuntimeError(f"saving {count:,} jobs takes too long here")
+            if figures := asyncio.run(lateness_ms(url, due)):
+                return figures
+    raise RuntimeError(f"saving {count:,} jobs takes too long on this machine")
 
 
 def _idle(files: SqliteStores) -> Row:
-    """The share of a core that waiting costs."""
+    """The share of a core that an idle node uses."""
     with files.empty() as url:
         share = asyncio.run(idle_share(url, IDLE_JOBS, IDLE_S))
     return Row(case=f"idle with {IDLE_JOBS:,} jobs waiting", unit="% of a core", ours=100 * share, goal=Goal(must=1))
 
 
 def _medians(measures: dict[str, Measure]) -> dict[str, float]:
-    """Each figure measured so many times, in turns, so that all of them have the same share of a noisy machine."""
-    found: dict[str, list[float]] = {name: [] for name in measures}
+    """The median of several measurements, taken in turns, so that all share the noise of the machine."""
+    figures: dict[str, list[float]] = {name: [] for name in measures}
     for _ in range(TURNS):
         for name, measure in measures.items():
-            found[name].append(measure())
-    return {name: statistics.median(figures) for name, figures in found.items()}
+            figures[name].append(measure())
+    return {name: statistics.median(values) for name, values in figures.items()}
 
 
 def _rate(case: str, ours: float, others: dict[str, float], goal: Goal | None = None) -> Row:

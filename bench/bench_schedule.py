@@ -1,4 +1,4 @@
-"""Cron: microseconds per next occurrence and per parse, beside cronsim and croniter on the same expressions."""
+"""Cron: microseconds per next occurrence and per parse, compared with cronsim and croniter on the same expressions."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -20,12 +20,12 @@ EXPRESSIONS = [
     ("30 2 * * *", "America/New_York"),
 ]
 START = datetime(2026, 11, 15, 12, 3, 7, tzinfo=UTC)
-STEPS = 12  # of 29 February that is 48 years
+STEPS = 12  # 48 years for 29 February
 ROUNDS = 9
 
 
 def run() -> list[Row]:
-    """One row for each expression and each of next and parse."""
+    """One row per expression, for next and for parse."""
     return [*(_next(*each) for each in EXPRESSIONS), *(_parse(*each) for each in EXPRESSIONS)]
 
 
@@ -65,25 +65,25 @@ def _walk(schedule: Schedule) -> Iterator[datetime]:
 
 
 def _per_step(start: Callable[[], Iterator[datetime]], *, walks: int) -> float:
-    """µs of one step of an iterator, its making left out."""
+    """Microseconds per step of an iterator, without its creation."""
 
     def measure() -> float:
         iterators = [start() for _ in range(walks)]
-        begun = time.thread_time()
+        started = time.thread_time()
         for iterator in iterators:
             for _ in range(STEPS):
                 next(iterator)
-        return time.thread_time() - begun
+        return time.thread_time() - started
 
     return min(measure() for _ in range(ROUNDS)) / walks / STEPS * 1e6
 
 
 def _best_us(run: Callable[[], object]) -> float:
-    """CPU time of this thread, the best of a few rounds: what a busy machine cannot distort."""
+    """CPU time of this thread, the best of a few rounds, which a busy machine cannot distort."""
 
     def measure() -> float:
-        begun = time.thread_time()
+        started = time.thread_time()
         run()
-        return time.thread_time() - begun
+        return time.thread_time() - started
 
     return min(measure() for _ in range(ROUNDS)) * 1e6

@@ -1,7 +1,7 @@
-"""The store on each engine: its hot commands beside the bare statements; creation of jobs, what is due, pages, history.
+"""The store on each engine: hot commands compared with bare statements; creation of jobs, due gates, pages, history.
 
-``BENCH_JOBS`` says how many jobs are stored (1,000,000), ``BENCH_EXECUTIONS`` how many executions history holds in the
-last rows (200,000; 10,000,000 for the full measure). Rates are per second; due and pages are milliseconds.
+``BENCH_JOBS`` sets the number of stored jobs (1,000,000), ``BENCH_EXECUTIONS`` the executions in history for the last
+rows (200,000; 10,000,000 for the full measurement). Rates are per second; due and pages are milliseconds.
 """
 
 import asyncio
@@ -57,7 +57,7 @@ _GATE = GateSpec(overlap=Overlap.SKIP)
 
 @dataclass
 class Subject:
-    """A store under measurement: its jobs, where their cursors stand, and whose turn is next."""
+    """A store under test: its jobs, their cursors, and the next job in turn."""
 
     store: Store
     node: int = 0
@@ -66,7 +66,7 @@ class Subject:
     turn: int = 0
 
     async def create(self, upto: int) -> float:
-        """Save jobs until there are so many; answers jobs a second."""
+        """Save jobs until there are ``upto``. Returns jobs per second."""
         first, took_s = len(self.jobs), 0.0
         starts = range(first, upto, BULK)
         for n in range(0, len(starts), AT_ONCE):
@@ -74,19 +74,19 @@ class Subject:
                 SaveJobs(rows=tuple(_job(i) for i in range(at, min(at + BULK, upto))), now_us=T0 + at)
                 for at in starts[n : n + AT_ONCE]
             ]
-            begun = time.perf_counter()  # making them is not counted
+            started = time.perf_counter()  # building them is not counted
             for saved in await asyncio.gather(*(self.store.apply(command) for command in commands)):
-                self.jobs += [one.id for one in saved]
-            took_s += time.perf_counter() - begun
+                self.jobs += [job.id for job in saved]
+            took_s += time.perf_counter() - started
         self.cursor += [T0 + i for i in range(first, upto)]
         return (upto - first) / took_s
 
     def next_jobs(self, size: int) -> list[bytes]:
-        """The jobs whose turn it is, for somebody else's statements."""
+        """The next jobs in turn, for the bare statements."""
         return [self.jobs[(self.turn + 1 + n) % len(self.jobs)] for n in range(size)]
 
     def next_rows(self, size: int, *, claim: bool) -> tuple[AdmitRow, ...]:
-        """The next instants of the jobs whose turn it is; their ids are hashes, so they lie all over the tables."""
+        """The next instants of the jobs in turn. Their ids are hashes, so they are spread over the tables."""
         rows = []
         for _ in range(size):
             self.turn = (self.turn + 1) % len(self.jobs)
@@ -96,7 +96,7 @@ class Subject:
         return tuple(rows)
 
     async def admit(self, size: int, *, claim: bool = True) -> tuple[list[Admitted], float]:
-        """What was admitted, and how many seconds the store took."""
+        """The admitted executions, and the seconds that the store took."""
         rows = self.next_rows(size, claim=claim)
         command = Admit(rows=rows, node=self.node, now_us=T0, request=os.urandom(16))
         admitted, took_s = await self._apply(command)
@@ -104,28 +104,28 @@ class Subject:
         return admitted, took_s
 
     async def claim(self, size: int, lanes: tuple[int, ...]) -> tuple[list[Claimed], float]:
-        """The same of what was ready."""
+        """The claimed executions, and the seconds that the store took."""
         command = Claim(lanes=lanes, limit=size, node=self.node, now_us=T0, request=os.urandom(16))
         claimed, took_s = await self._apply(command)
         assert len(claimed) == size, f"{len(claimed)} of {size} were claimed"
         return claimed, took_s
 
     async def settle(self, runs: list[Admitted] | list[Claimed]) -> float:
-        """How many seconds the store took to end them."""
+        """The seconds that the store took to settle runs."""
         rows = tuple(SettleRow(r.id, r.job, r.token, Status.SUCCEEDED, ReasonCode.SUCCEEDED, None, T0) for r in runs)
         settled, took_s = await self._apply(Settle(rows=rows, node=self.node, now_us=T0))
         assert len(settled.settled) == len(runs)
         return took_s
 
     async def _apply(self, command: Command[R]) -> tuple[R, float]:
-        """Making a command is not the store's work, and not counted, as it is not for the bare statements."""
+        """Apply a command. Building it is not measured, as with the bare statements."""
         began = time.perf_counter()
         answer = await self.store.apply(command)
         return answer, time.perf_counter() - began
 
 
 def run() -> list[Row]:
-    """All engines, one after the other, in a process that is set up as a server's is, on uvloop."""
+    """All engines, one after the other, in a process set up like a server, on uvloop."""
     tune_garbage_collector()
     shorten_switch_interval()
     with tempfile.TemporaryDirectory() as name:
@@ -233,7 +233,7 @@ async def _pages(name: str, subject: Subject) -> list[Row]:
 
 
 async def _history(name: str, subject: Subject) -> list[Row]:
-    """Admit and settle while history grows: the rate at its end, against that at its beginning."""
+    """Admit and settle while history grows: the rate at the end compared with that at the start."""
     size = 500
 
     async def rate(count: int) -> float:

@@ -1,6 +1,6 @@
-"""Chronos as a user's program runs it: a backlog of one job, and an app that works it off.
+"""Chronos as a user's program runs it: a backlog of one job, and an app that works through it.
 
-Only the public SDK is used, so that the same bench measures other source trees as well.
+It uses only the public SDK, so that the same benchmark can measure other versions.
 """
 
 import asyncio
@@ -14,9 +14,9 @@ from typing import Any
 
 from chronos import Chronos, Context, Invalid, Job, JobHandle, RunInfo
 
-SLOTS = 1_000  # of one node, as many as pgqueuer takes at once
+SLOTS = 1_000  # as many as pgqueuer uses
 _FIRST = datetime(2020, 1, 1, tzinfo=UTC)  # instant of a backlog; the others follow hour by hour
-_KEPT = 10_000_000  # executions per job that retention leaves alone: history is complete in every row
+_KEPT = 10_000_000  # executions per job that retention keeps, so that history is complete
 #: What each job of a backlog says beside its work: its instants are asked for by a backfill.
 OPTIONS: dict[str, Any] = {"cron": "0 * * * *", "overlap": "allow", "retention": {"max_count": _KEPT}}
 PAYLOAD = {"order": 4711, "customer": "ada@example.com", "items": [1, 2, 3]}
@@ -26,7 +26,7 @@ Calls = list[None]  # one item per call of a function
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """What the executions of a backlog do. ``counted``: its functions add to the calls, the last one per execution."""
+    """The work of a backlog. If ``counted``, its functions add to the calls; in a graph only the last one does."""
 
     declare: Callable[[Chronos, Calls], JobHandle]
     counted: bool = True
@@ -34,7 +34,7 @@ class Work:
 
 
 def prepare_interpreter() -> None:
-    """Set up this process as ``app.run()`` and ``chronos server`` do; rivals run in the same process."""
+    """Set up this process like ``app.run()`` and ``chronos server`` do. Rivals run in the same process."""
     sys.setswitchinterval(0.0002)
     gc.collect()
     gc.freeze()
@@ -42,7 +42,7 @@ def prepare_interpreter() -> None:
 
 
 def fill(url: str, work: Work, count: int) -> str:
-    """Put so many executions of one job into a store; returns the id of the last."""
+    """Put ``count`` executions of one job into a store. Returns the id of the last one."""
     app = _app(url, work.slots)
     try:
         runs = work.declare(app, []).backfill(_FIRST, _FIRST + timedelta(hours=count - 1))
@@ -53,9 +53,9 @@ def fill(url: str, work: Work, count: int) -> str:
 
 
 async def drain(url: str, work: Work, count: int, last: str) -> float:
-    """Executions per second of a backlog, from the node's start until the store holds the end of the last one.
+    """Executions per second of a backlog, from the start of the node until the last one is settled in the store.
 
-    The rivals connect before the time counts, so the opening of the store is left out.
+    Opening the store is not counted, because the rivals connect before their time starts.
     """
     calls: Calls = []
     app = _app(url, work.slots)
@@ -81,7 +81,7 @@ async def drain(url: str, work: Work, count: int, last: str) -> float:
 
 
 async def _check(job: JobHandle, count: int) -> None:
-    """Every execution succeeded; raises ``RuntimeError``. One more than asked for is an hour that struck meanwhile."""
+    """Raise ``RuntimeError`` unless every execution succeeded. One more is an hour that passed meanwhile."""
     found = await job.aexecutions(limit=count)
     good = sum(isinstance(one, RunInfo) and one.succeeded for one in found)
     if good < count:
@@ -92,7 +92,7 @@ def _app(url: str, slots: int) -> Chronos:
     return Chronos(url, slots=slots, allow_private=True)
 
 
-# --- what is run; all functions have the name "work", so that one backlog serves them all
+# --- the work; all functions are called "work", so that they share one backlog
 
 
 def _function(app: Chronos, function: Callable[..., Any]) -> Job[..., Any]:
@@ -116,7 +116,7 @@ def _sync(app: Chronos, calls: Calls) -> JobHandle:
 
 
 def _asks_nothing(app: Chronos, calls: Calls) -> JobHandle:
-    """As much of a result as the full one gives."""
+    """A function without parameters, with a result as large as the full one."""
 
     async def work() -> dict[str, Any]:
         calls.append(None)
@@ -133,7 +133,7 @@ def _noop(app: Chronos, calls: Calls) -> JobHandle:
 
 
 def _graph(app: Chronos, calls: Calls) -> JobHandle:
-    """Each task takes the context and a payload and gives a result; the second and third need the one before."""
+    """Each task takes the context and a payload and returns a result. The second and third need the previous one."""
     group = app.group("graph", **OPTIONS)
 
     @group.task(payload=PAYLOAD)
@@ -169,9 +169,9 @@ def command(argv: list[str], at_once: int) -> Work:
 
 
 async def lateness_ms(url: str, due: list[datetime]) -> list[float] | None:
-    """How late the function of each of so many jobs was called, sorted: a job per instant.
+    """How late the function of each job was called, sorted; one job per instant.
 
-    Returns None when the first was due before all jobs were saved and the node ran.
+    Returns None if the first instant passed before all jobs were saved and the node ran.
     """
     late_ms: list[float] = []
     app = _app(url, SLOTS)
@@ -195,7 +195,7 @@ async def lateness_ms(url: str, due: list[datetime]) -> list[float] | None:
 
 
 async def idle_share(url: str, jobs: int, seconds: float) -> float:
-    """The share of a core that a node takes while so many jobs wait."""
+    """The share of a core that a node uses while this many jobs wait."""
     app = _app(url, 100)
 
     @app.job(name="note")

@@ -1,6 +1,6 @@
-"""Others doing the same in the same run: pgqueuer on PostgreSQL, huey on SQLite with every commit on disk.
+"""Other libraries with the same work in the same run: pgqueuer on PostgreSQL, huey on SQLite with durable commits.
 
-Each of their functions takes its job and a payload, as ours takes ``ctx`` and a payload, and gives the same values.
+Each of their functions takes its job and a payload, as ours takes ``ctx`` and a payload, and returns the same values.
 """
 
 import asyncio
@@ -33,8 +33,8 @@ _LONGEST_S = 120
 async def pgqueuer_rate(url: str, count: int, *, sync: bool = False) -> float:
     """Executions per second of jobs with a payload, enqueued before.
 
-    A job that ends is deleted and leaves a line in pgqueuer's log. The result is made and dropped: pgqueuer keeps none.
-    Its functions are async; for a sync one its manual says ``asyncio.to_thread``.
+    A finished job is deleted and leaves a line in pgqueuer's log. The result is dropped, because pgqueuer stores none.
+    Its functions are async; for a sync one its manual recommends ``asyncio.to_thread``.
     """
 
     def work(job: Job) -> dict[str, Any]:
@@ -65,9 +65,9 @@ async def pgqueuer_rate(url: str, count: int, *, sync: bool = False) -> float:
 
 
 def huey_rate(count: int) -> float:
-    """Executions per second of a function with a payload and a stored result, by four threads.
+    """Executions per second of a function with a payload and a stored result, in four threads.
 
-    A task leaves the queue before it runs, so huey keeps no record of what was running; the end is the stored result.
+    A task leaves the queue before it runs, so huey has no record of running tasks. A task ends with its stored result.
     """
     with _huey() as huey:
 
@@ -81,10 +81,10 @@ def huey_rate(count: int) -> float:
 
 
 def huey_graph_rate(count: int) -> float:
-    """Pipelines of three tasks per second, each task with a payload and a stored result, by four threads.
+    """Pipelines of three tasks per second, each task with a payload and a stored result, in four threads.
 
-    A task that ends puts the next one into the queue, with its own result as well, which our tasks do not get. There is
-    no record of a pipeline as a whole, and one whose task is lost never goes on.
+    A finished task enqueues the next one, with its own result too, which our tasks do not get. It keeps no record of a
+    whole pipeline, and a pipeline whose task is lost never continues.
     """
     with _huey() as huey:
 
@@ -118,32 +118,32 @@ def huey_command_rate(argv: list[str], count: int, at_once: int) -> float:
 async def bare_commands(argv: list[str], count: int, at_once: int) -> float:
     """Runs of a command per second by asyncio alone, with the output captured and nothing recorded."""
 
-    async def one() -> None:
+    async def run_once() -> None:
         process = await asyncio.create_subprocess_exec(
             *argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
         await process.communicate()
 
-    return await _rate_of(one, count, at_once)
+    return await _rate_of(run_once, count, at_once)
 
 
 async def bare_requests(target: str, count: int, at_once: int) -> float:
     """Requests per second by aiohttp's client alone, with nothing recorded."""
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=at_once)) as session:
 
-        async def one() -> None:
+        async def run_once() -> None:
             async with session.post(target) as response:
                 await response.read()
 
-        return await _rate_of(one, count, at_once)
+        return await _rate_of(run_once, count, at_once)
 
 
-async def _rate_of(one: Callable[[], Any], count: int, at_once: int) -> float:
+async def _rate_of(run_once: Callable[[], Any], count: int, at_once: int) -> float:
     left = iter(range(count))
 
     async def worker() -> None:
         for _ in left:
-            await one()
+            await run_once()
 
     begin = time.perf_counter()
     await asyncio.gather(*(worker() for _ in range(at_once)))
@@ -163,7 +163,7 @@ def _huey() -> Iterator[SqliteHuey]:
 
 
 def _consume_s(huey: SqliteHuey, count: int, workers: int = 4) -> float:
-    """How long so many tasks take until the last result is stored."""
+    """The seconds until the last of ``count`` tasks has stored its result."""
     left = [count]
     lock, done = threading.Lock(), threading.Event()
 

@@ -1,4 +1,4 @@
-"""A PostgreSQL to measure on: the one that ``CHRONOS_TEST_POSTGRES`` names, or one of our own, fully durable."""
+"""The PostgreSQL server for benchmarks: that of ``CHRONOS_TEST_POSTGRES``, or a fully durable one of our own."""
 
 import os
 import warnings
@@ -9,7 +9,7 @@ from pathlib import Path
 
 @contextmanager
 def postgres_server(folder: Path) -> Iterator[str]:
-    """The url of a database to use."""
+    """The URL of a database to use."""
     if given := os.environ.get("CHRONOS_TEST_POSTGRES"):
         yield given
         return

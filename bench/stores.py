@@ -1,4 +1,4 @@
-"""Stores to measure on, SQLite files and databases of PostgreSQL: a store is filled once and copied for each turn."""
+"""Stores for benchmarks, SQLite files and PostgreSQL databases. A store is filled once and copied for each turn."""
 
 import asyncio
 import shutil
@@ -14,22 +14,22 @@ import asyncpg
 
 
 class Stores(Protocol):
-    """Where stores of one kind are made."""
+    """Creates stores of one kind."""
 
     @property
     def kind(self) -> str:
-        """How rows name it."""
+        """Its name in rows."""
 
     def empty(self) -> AbstractContextManager[str]:
-        """The url of a new store, which is removed afterwards."""
+        """The URL of a new store, which is removed afterwards."""
 
     def copy(self, url: str) -> AbstractContextManager[str]:
-        """The url of a copy of a store that is closed; the copy is removed afterwards."""
+        """The URL of a copy of a closed store, which is removed afterwards."""
 
 
 @dataclass
 class SqliteStores:
-    """Files, each in a folder of its own beside what SQLite adds to it."""
+    """SQLite files, each in its own folder."""
 
     folder: Path
     kind: str = "SQLite"
@@ -69,7 +69,7 @@ class PostgresStores:
 
     @contextmanager
     def copy(self, url: str) -> Iterator[str]:
-        """A new database with a filled one as its template, analyzed before as autovacuum would after a while."""
+        """A new database from a filled template, analyzed as autovacuum would."""
         _execute(url, "analyze")
         with self._made(template=urlsplit(url).path[1:]) as new:
             yield new

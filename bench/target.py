@@ -1,7 +1,7 @@
-"""A server for webhooks to arrive at, in a process of its own: ``python -m bench.target`` prints where it listens.
+"""A server that receives webhooks, in its own process: ``python -m bench.target`` prints its address.
 
-It reads no more of a request than where it ends and says always the same, so that it takes little of the machine from
-whoever is measured: a real one would be on another.
+It only finds the end of each request and always sends the same response, so that it takes little CPU from the program
+under test. A real server would be on another machine.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ _ANSWER = (
 
 @contextmanager
 def target_server() -> Iterator[str]:
-    """The address of such a server."""
+    """The address of a running target server."""
     process = subprocess.Popen([sys.executable, "-m", "bench.target"], stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None

@@ -23,9 +23,9 @@ def digest() -> str:
 
 
 def main() -> None:
-    with app:  # a program that does nothing else says app.run()
+    with app:  # a program that only runs jobs calls app.run() instead
         enough.wait(timeout=30)
-        run = digest.trigger()  # now, beside its schedule
+        run = digest.trigger()  # now, in addition to its schedule
         print("ticks at", *ticks[:2])
         print("digest:", run.result(timeout=30), "- next at", digest.next_run)
 

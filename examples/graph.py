@@ -1,4 +1,4 @@
-"""A graph of tasks: each starts when what it needs has ended, and clean-up runs whatever happens."""
+"""A graph of tasks: each starts when the tasks it needs have ended, and a failed clean-up does not fail the job."""
 
 from chronos import Chronos
 

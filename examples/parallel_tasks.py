@@ -1,4 +1,4 @@
-"""One job, several tasks side by side; one may fail without stopping the others."""
+"""One job with tasks that run in parallel. One may fail without stopping the others."""
 
 from chronos import Chronos
 

@@ -1,4 +1,4 @@
-"""A program that was down: what its jobs missed is made up for when it starts again, as each of them says."""
+"""Recovery: when a program starts again, each job decides what to do about the instants it missed."""
 
 import time
 from pathlib import Path
@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 from chronos import Chronos, Context
 
 
-def make(url: str, seen: list[str]) -> Chronos:
+def make_app(url: str, seen: list[str]) -> Chronos:
     app = Chronos(url)
 
     @app.job(every="100ms", recovery={"strategy": "compressed", "after": "1s"})
@@ -27,10 +27,10 @@ def main() -> None:
     recovered: list[object] = []
     with TemporaryDirectory() as folder:
         url = f"sqlite:///{Path(folder) / 'jobs.db'}"
-        with make(url, seen):
+        with make_app(url, seen):
             time.sleep(0.3)
-        time.sleep(1.5)  # nobody is there
-        with make(url, seen) as app:
+        time.sleep(1.5)  # the program is down
+        with make_app(url, seen) as app:
             while not seen or len(recovered) < 3:
                 time.sleep(0.05)
                 records = app.get("the_last_three").executions(limit=100)

@@ -1,6 +1,6 @@
-"""Jobs inside a web app: they start and stop with it, on its own event loop.
+"""Jobs in a web app: they start and stop with it, on its event loop.
 
-``lifespan`` is what FastAPI and Starlette take (``FastAPI(lifespan=lifespan)``); ``asgi`` shows the protocol beneath.
+FastAPI and Starlette accept ``lifespan`` (``FastAPI(lifespan=lifespan)``). ``asgi`` shows the protocol underneath.
 """
 
 import asyncio
@@ -38,23 +38,23 @@ async def asgi(scope: dict[str, Any], receive: Receive, send: Send) -> None:
             await receive()
         await send({"type": "lifespan.shutdown.complete"})
         return
-    run = await send_mail.atrigger({"to": "ana@example.org"})  # a request only asks; the job may take its time
+    run = await send_mail.atrigger({"to": "ana@example.org"})  # the request only triggers the job
     await send({"type": "http.response.start", "status": 202, "headers": []})
     await send({"type": "http.response.body", "body": run.id.encode()})
 
 
 async def main() -> None:
-    """What a server does with it: start, one request, stop."""
-    said: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+    """Act as an ASGI server: start, one request, stop."""
+    received: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
     sent: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
-    server = asyncio.create_task(asgi({"type": "lifespan"}, said.get, sent.put))
-    await said.put({"type": "lifespan.startup"})
+    server = asyncio.create_task(asgi({"type": "lifespan"}, received.get, sent.put))
+    await received.put({"type": "lifespan.startup"})
     print((await sent.get())["type"])
-    await asgi({"type": "http"}, said.get, sent.put)
+    await asgi({"type": "http"}, received.get, sent.put)
     print((await sent.get())["status"])
     run = jobs.get_run((await sent.get())["body"].decode())
     print(await run.aresult(timeout=30))
-    await said.put({"type": "lifespan.shutdown"})
+    await received.put({"type": "lifespan.shutdown"})
     print((await sent.get())["type"])
     await server
 

@@ -1,22 +1,22 @@
-"""A job that sends a request, to a server that this example brings along."""
+"""A job that sends a webhook, to a server inside this example."""
 
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 from chronos import Chronos
 
-got: list[str] = []
+received: list[str] = []
 
 
 class Receiver(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"])).decode()
-        got.append(f"{self.path} {body} attempt {self.headers['X-Chronos-Attempt']}")
-        self.send_response(503 if len(got) == 1 else 200)  # busy at first: the request is sent again
+        received.append(f"{self.path} {body} attempt {self.headers['X-Chronos-Attempt']}")
+        self.send_response(503 if len(received) == 1 else 200)  # the first request fails and is retried
         self.end_headers()
 
     def log_message(self, *_: object) -> None:
-        """Quietly."""
+        """Print nothing."""
 
 
 def main() -> None:
@@ -32,7 +32,7 @@ def main() -> None:
     )
     with app:
         print(sync.trigger().wait(timeout=30).status)
-    print("\n".join(got))
+    print("\n".join(received))
     server.shutdown()
     server.server_close()
 

@@ -1,4 +1,4 @@
-"""The benchmarks' table tells who is better, by how much, and which goals were met; their backlogs run to the end."""
+"""Benchmarks: the table of ratios and goals, and backlogs that run to the end."""
 
 import asyncio
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bench import Goal, Row
-from bench.__main__ import table
+from bench.__main__ import format_table
 from bench.node import ASKS_NOTHING, FULL, GRAPH, NOOP, OPTIONS, SYNC, Work, command, drain, fill
 from bench.stores import SqliteStores
 
@@ -21,20 +21,20 @@ def test_the_table_has_a_column_per_library() -> None:
         Row(case="* * * * *", unit="µs", ours=2, others={"cronsim": 3}),
         Row(case="parse", unit="µs", ours=10, others={"croniter": 5}),
     ]
-    assert table(rows).splitlines() == [
+    assert format_table(rows).splitlines() == [
         "           unit  chronos       cronsim      croniter",
         "* * * * *    µs     2.00  3.00 (1.50×)             –",
         "parse        µs    10.00             –  5.00 (0.50×)",
     ]
 
 
-def test_the_table_has_the_goals_where_there_are_some() -> None:
+def test_the_table_shows_goals() -> None:
     goal = Goal(must=0.7, aim=1, against="x")
     rows = [
         Row(case="a", unit="/s", ours=8, others={"x": 10}, higher_is_better=True, goal=goal),
         Row(case="b", unit="/s", ours=8),
     ]
-    assert table(rows).splitlines() == [
+    assert format_table(rows).splitlines() == [
         "   unit  chronos              x                          goal",
         "a    /s     8.00  10.00 (0.80×)  ≥ 0.7 × x: met, aim 1 missed",
         "b    /s     8.00              –",
@@ -49,12 +49,12 @@ def test_the_table_has_the_goals_where_there_are_some() -> None:
         (1.5, "≥ 0.7 × x: missed"),
     ],
 )
-def test_a_goal_against_another_is_a_ratio(theirs: float, verdict: str) -> None:
+def test_a_goal_against_another_library_is_a_ratio(theirs: float, verdict: str) -> None:
     goal = Goal(must=0.7, aim=1, against="x")
     assert Row(case="", unit="/s", ours=1, others={"x": theirs}, higher_is_better=True, goal=goal).verdict() == verdict
 
 
-def test_a_goal_of_our_own_is_a_figure() -> None:
+def test_a_goal_without_a_library_is_an_absolute_value() -> None:
     assert Row(case="", unit="ms", ours=9, goal=Goal(must=10)).verdict() == "≤ 10 ms: met"
     assert Row(case="", unit="ms", ours=11, goal=Goal(must=10)).verdict() == "≤ 10 ms: missed"
     many = Goal(must=15_000)

@@ -22,6 +22,13 @@ MAX_MODULES = 25
 GERUNDS = {"routing", "scheduling", "testing", "tuning", "wiring"}
 # Users write `Job` and `Task`; the core has definitions of the same names.
 SHARED_CLASS_NAMES = {"Job", "Task"}
+# Phrases that hide the actor, or read like another language; see "plain English" in CONTRIBUTING.md.
+RIDDLES = re.compile(
+    r"\b(whoever|somebody|nobody|those\s+who|any\s+more|anew|(is|are)\s+no\b(?!\s+longer\b))", re.IGNORECASE
+)
+MIN_CLASS_WORDS = 4
+MAX_SUBJECT = 72
+RECENT_COMMITS = 50
 CLOCKS_AND_DICE = (
     "datetime.date.today",
     "datetime.datetime.now",
@@ -113,6 +120,50 @@ def test_modules_open_with_their_responsibility() -> None:
     assert not [path for path, tree in trees.items() if tree.body and not ast.get_docstring(tree)]
 
 
+def test_prose_is_plain_english() -> None:
+    """Docstrings, comments, messages and pages name the actor and say "not a", "no longer", "again"."""
+    pages = [*ROOT.glob("*.md"), *sorted((ROOT / "docs").rglob("*.md"))]
+    texts = [*((path, line) for path in SOURCES for line in _prose(path)), *((path, _text(path)) for path in pages)]
+    assert not [
+        f"{_shown(path)}: {text[max(0, match.start() - 30) : match.end() + 30]!r}"
+        for path, text in texts
+        for match in RIDDLES.finditer(text)
+    ]
+
+
+@pytest.mark.parametrize("text", ["Nobody waits", "30x is no duration", "whoever\n    asks", "it begins anew"])
+def test_riddles_are_found(text: str) -> None:
+    assert RIDDLES.search(text)
+
+
+@pytest.mark.parametrize("text", ["it is no longer needed", "anyone may read it", "are no longer kept", "basis no one"])
+def test_plain_phrases_are_allowed(text: str) -> None:
+    assert not RIDDLES.search(text)
+
+
+def test_classes_say_what_they_are() -> None:
+    short = [
+        f"{_shown(path)}:{node.name}"
+        for path in SOURCES
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef) and (doc := ast.get_docstring(node)) and len(doc.split()) < MIN_CLASS_WORDS
+    ]
+    assert not short
+
+
+def test_commit_subjects_are_short() -> None:
+    log = subprocess.run(
+        ["git", "log", "--no-merges", "--format=%s", f"--max-count={RECENT_COMMITS}"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if log.returncode:
+        pytest.skip("not a git work tree")
+    assert not [subject for subject in log.stdout.splitlines() if len(subject) >= MAX_SUBJECT]
+
+
 def test_only_the_command_line_prints() -> None:
     calls = [
         f"{_shown(path)}:{node.lineno}"
@@ -194,6 +245,15 @@ def _dotted(node: ast.AST, bound: dict[str, str]) -> str | None:
     if isinstance(node, ast.Attribute) and (base := _dotted(node.value, bound)):
         return f"{base}.{node.attr}"
     return None
+
+
+def _prose(path: Path) -> Iterator[str]:
+    """Every string and every comment of a module."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+    for token in _comments(path):
+        yield token.string
 
 
 def _comments(path: Path) -> Iterator[tokenize.TokenInfo]:

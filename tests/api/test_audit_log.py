@@ -1,11 +1,11 @@
-"""What the audit log says of what was done."""
+"""Entries of the audit log."""
 
 from tests.support.api_server import SECRET, World, in_world, shape
 
 USERS = {"ada": {"password_hash": SECRET, "role": "admin"}}
 
 
-def test_a_rollback_has_a_verb_of_its_own_and_says_from_where_to_where() -> None:
+def test_a_rollback_is_audited_with_both_versions() -> None:
     async def case(world: World) -> None:
         await world.post("/jobs", shape("job"), status=201, user="ada")
         for minute in (10, 20):
@@ -22,7 +22,7 @@ def test_a_rollback_has_a_verb_of_its_own_and_says_from_where_to_where() -> None
     in_world(case, users=USERS)
 
 
-def test_a_replay_has_a_verb_of_its_own_and_names_both_executions() -> None:
+def test_a_replay_is_audited_with_both_executions() -> None:
     async def case(world: World) -> None:
         await world.post("/jobs", shape("job"), status=201, user="ada")
         first = await world.post("/jobs/job/trigger", status=202, user="ada")

@@ -1,4 +1,4 @@
-"""No body within the limits keeps the event loop for long: the CPU time of each of its steps is measured."""
+"""No body within the limits blocks the event loop: the CPU time of each step is measured."""
 
 import asyncio
 import gc
@@ -19,11 +19,11 @@ from tests.support.api_server import V1, World, in_world, shape
 
 pytestmark = pytest.mark.slow
 LIMIT_S = 0.020
-TRIES = 3  # of which the best counts: a machine that is busy with other things makes everything take longer
+TRIES = 3  # the best of these counts, because a busy machine slows everything down
 
 
 class Loop:
-    """The event loop of a server in a thread of its own, whose steps are measured."""
+    """The event loop of a server in its own thread, whose steps are measured."""
 
     def __init__(self) -> None:
         self.port = 0
@@ -33,7 +33,7 @@ class Loop:
 
     @contextmanager
     def serving(self, folder: Path) -> Iterator[None]:
-        """While entered, it serves."""
+        """Serve while entered."""
         ready, over = threading.Event(), threading.Event()
 
         async def case(world: World) -> None:
@@ -55,7 +55,7 @@ class Loop:
         server = threading.Thread(target=serve)
         server.start()
         gc.collect()
-        gc.disable()  # what it takes depends on all that the tests hold
+        gc.disable()  # its duration depends on everything that the tests hold
         try:
             assert ready.wait(60)
             yield
@@ -66,7 +66,7 @@ class Loop:
             setattr(events.Handle, "_run", self._run)  # noqa: B010
 
     def call(self, method: str, path: str, body: Any) -> int:
-        """The status of the answer."""
+        """Return the status of the response."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=300)
         data = json.dumps(body, separators=(",", ":")).encode()
         assert len(data) <= 2 << 20
@@ -132,7 +132,7 @@ CASES: dict[str, tuple[str, str, Callable[[int], Any], int]] = {
 }
 
 
-def test_no_step_takes_long(tmp_path: Path) -> None:
+def test_no_request_blocks_the_event_loop(tmp_path: Path) -> None:
     loop, found = Loop(), dict[str, float]()
     with loop.serving(tmp_path):
         assert loop.call("POST", "/jobs", shape("job")) == 201

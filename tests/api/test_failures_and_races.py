@@ -1,4 +1,4 @@
-"""When things go wrong on this side, or two clients want the same at once."""
+"""Failures of the server, and races between clients."""
 
 import asyncio
 import threading
@@ -13,7 +13,7 @@ from chronos.errors import Conflict, Invalid, NotFound, QueueFull, StoreBroken, 
 from tests.support.api_server import V1, Reply, World, in_world, shape
 
 
-def test_a_full_queue() -> None:
+def test_a_full_queue_is_429_with_retry_after() -> None:
     async def case(world: World) -> None:
         await world.create("digest", overlap="allow")
         for _ in range(2):
@@ -28,7 +28,7 @@ def test_a_full_queue() -> None:
     in_world(case, max_pending=2)
 
 
-def test_a_store_that_is_gone() -> None:
+def test_an_unavailable_store_is_503() -> None:
     async def case(world: World) -> None:
         await world.store.close()
         for path in ("/readyz", f"{V1}/jobs", f"{V1}/status"):
@@ -42,7 +42,7 @@ def test_a_store_that_is_gone() -> None:
     in_world(case)
 
 
-def test_a_mistake_of_ours_keeps_its_words_to_the_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unexpected_error_is_500_and_only_logged(caplog: pytest.LogCaptureFixture) -> None:
     def broken() -> bytes:
         raise RuntimeError("the canary sings")
 
@@ -57,10 +57,10 @@ def test_a_mistake_of_ours_keeps_its_words_to_the_log(caplog: pytest.LogCaptureF
     in_world(case, metrics=broken)
 
 
-def test_an_answer_that_takes_too_long() -> None:
+def test_a_slow_response_times_out() -> None:
     async def case(world: World) -> None:
         over = threading.Event()
-        held = [  # passwords that are being hashed, and do not come to an end
+        held = [  # password hashes that never finish
             asyncio.create_task(world.access._hashes.run(over.wait, address="192.0.2.1")) for _ in range(HASH_THREADS)
         ]
         async with asyncio.timeout(60):
@@ -74,7 +74,7 @@ def test_an_answer_that_takes_too_long() -> None:
     in_world(case, options=ApiOptions(request_timeout_s=0.05), users=users)
 
 
-def test_of_two_who_know_the_same_version_one_wins() -> None:
+def test_of_two_changes_to_one_version_one_wins() -> None:
     async def case(world: World) -> None:
         await world.create("digest")
         known = {"If-Match": '"1"'}
@@ -87,12 +87,12 @@ def test_of_two_who_know_the_same_version_one_wins() -> None:
         patches = [world.call("PATCH", f"{V1}/jobs/digest", {"tags": {f"k{n}": "v"}}) for n in range(4)]
         statuses = [reply.status for reply in await asyncio.gather(*patches)]
         assert statuses == [200] * 4
-        assert len((await world.get("/jobs/digest"))["tags"]) == 4  # none was lost
+        assert len((await world.get("/jobs/digest"))["tags"]) == 4  # no change was lost
 
     in_world(case)
 
 
-def test_of_many_who_create_the_same_job_one_does() -> None:
+def test_of_many_concurrent_creations_one_succeeds() -> None:
     async def case(world: World) -> None:
         calls = [world.call("POST", f"{V1}/jobs", shape("digest", description=str(n))) for n in range(8)]
         statuses = [reply.status for reply in await asyncio.gather(*calls)]
@@ -116,14 +116,14 @@ def test_of_many_who_create_the_same_job_one_does() -> None:
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else str(value),
 )
-def test_the_table_of_errors(error: Exception, status: int, code: str) -> None:
+def test_every_error_has_its_problem_kind(error: Exception, status: int, code: str) -> None:
     assert (kind_of(error).status, kind_of(error).code) == (status, code)
     problem = write_problem(error, "id")
     assert problem["request_id"] == "id"
     assert ("secret" in problem["detail"]) is False
 
 
-def test_heads_are_answered() -> None:
+def test_head_requests_are_supported() -> None:
     async def case(world: World) -> None:
         for path in ("/healthz", "/readyz", f"{V1}/jobs"):
             reply = await world.call("HEAD", path)
@@ -132,14 +132,14 @@ def test_heads_are_answered() -> None:
     in_world(case)
 
 
-def test_a_path_may_be_written_in_more_than_one_way() -> None:
+def test_escaped_paths_are_equivalent() -> None:
     async def case(world: World) -> None:
         host, port = world.base.removeprefix("http://").split(":")
 
         async def status(line: str, more: str = "", body: str = "") -> str:
             reader, writer = await asyncio.open_connection(host, int(port))
-            said = f"{line} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{more}\r\n{body}"
-            writer.write(said.encode())
+            request_text = f"{line} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{more}\r\n{body}"
+            writer.write(request_text.encode())
             answered = (await asyncio.wait_for(reader.read(), 60)).decode()
             writer.close()
             return " ".join(part.split(" ")[1] for part in answered.split("\r\n") if part.startswith("HTTP/1.1 "))

@@ -1,4 +1,4 @@
-"""Bodies that are refused before they are read, or while they are, in answers of bounded size."""
+"""Bodies that are refused before or while they are read, with responses of bounded size."""
 
 import asyncio
 import gzip
@@ -28,7 +28,7 @@ USERS = {"ada": {"password_hash": SECRET, "role": "admin"}}
         ("what", bytes),
     ],
 )
-def test_packed_bodies_are_refused_before_anybody_is_asked_who_they_are(coding: str, pack: type[bytes]) -> None:
+def test_compressed_bodies_are_refused_before_authentication(coding: str, pack: type[bytes]) -> None:
     async def case(world: World) -> None:
         headers = {"Content-Encoding": coding}
         for user in (None, "ada"):
@@ -40,7 +40,7 @@ def test_packed_bodies_are_refused_before_anybody_is_asked_who_they_are(coding: 
     in_world(case, users=USERS)
 
 
-def test_what_is_not_packed_is_read() -> None:
+def test_uncompressed_bodies_are_read() -> None:
     async def case(world: World) -> None:
         for number, coding in enumerate(("identity", " Identity ")):
             reply = await world.call("POST", f"{V1}/jobs", shape(f"job-{number}"), headers={"Content-Encoding": coding})
@@ -71,11 +71,11 @@ def head(length: bytes, *more: bytes) -> bytes:
     ],
     ids=["unknown", "chunks", "packed", "too-large"],
 )
-def test_the_rest_of_a_large_refused_body_is_not_waited_for(sent: bytes) -> None:
+def test_the_rest_of_a_large_refused_body_is_not_read(sent: bytes) -> None:
     async def case(world: World) -> None:
         reader, writer = await connect(world)
         writer.write(sent)
-        answer = await asyncio.wait_for(reader.read(), 60)  # until the server hangs up
+        answer = await asyncio.wait_for(reader.read(), 60)  # until the server closes the connection
         assert answer.split(b" ")[1] in (b"401", b"413", b"415")
         assert b"\r\nConnection: close\r\n" in answer
         writer.close()
@@ -83,7 +83,7 @@ def test_the_rest_of_a_large_refused_body_is_not_waited_for(sent: bytes) -> None
     in_world(case, users=USERS)
 
 
-def test_a_small_refused_body_leaves_the_connection_as_it_is() -> None:
+def test_a_small_refused_body_keeps_the_connection_open() -> None:
     async def case(world: World) -> None:
         reader, writer = await connect(world)
         for _ in range(2):
@@ -97,7 +97,7 @@ def test_a_small_refused_body_leaves_the_connection_as_it_is() -> None:
     in_world(case, users=USERS)
 
 
-# --- what is read is bounded, and so is what is said of it
+# --- bounds of bodies and of problems
 
 ROUTES = [
     ("POST", "/jobs", lambda fields: fields),
@@ -112,7 +112,7 @@ NAMES = [f"{method} {path}" for method, path, _ in ROUTES]
 
 
 @pytest.mark.parametrize(("method", "path", "wrap"), ROUTES, ids=NAMES)
-def test_an_object_of_too_many_keys_is_refused(method: str, path: str, wrap: Callable[[Any], Any]) -> None:
+def test_an_object_with_too_many_keys_is_rejected(method: str, path: str, wrap: Callable[[Any], Any]) -> None:
     async def case(world: World) -> None:
         await world.create("job")
         for count in (MAX_KEYS + 1, 60_000):
@@ -129,18 +129,18 @@ def test_at_most_100_problems_are_listed(method: str, path: str, wrap: Callable[
     async def case(world: World) -> None:
         await world.create("job")
         reply = await world.call(method, V1 + path, wrap({f"x{number}y": 1 for number in range(400)}))
-        told = reply.json["results"][0] if path.endswith("/bulk") else reply.json
-        errors = told["errors"]
+        problem = reply.json["results"][0] if path.endswith("/bulk") else reply.json
+        errors = problem["errors"]
         assert len(errors) == 101
-        assert errors[-1]["message"].startswith("and 3")  # 300 of them, and what else is missing
+        assert errors[-1]["message"].startswith("and 3")  # 300 of them, and other required fields
         assert errors[-1]["message"].endswith(" more")
-        assert sum("known are" in error["message"] for error in errors) <= 1
+        assert sum("known fields" in error["message"] for error in errors) <= 1
         assert len(reply.body) < 50_000
 
     in_world(case)
 
 
-def test_all_jobs_of_a_bulk_share_the_problems_that_are_listed() -> None:
+def test_the_jobs_of_a_bulk_share_the_limit_of_listed_problems() -> None:
     async def case(world: World) -> None:
         jobs = [{"name": f"job-{number}", "x": 1, "y": 2, "z": 3} for number in range(1_000)]
         reply = await world.call("POST", f"{V1}/jobs/bulk", {"jobs": jobs})
@@ -148,14 +148,14 @@ def test_all_jobs_of_a_bulk_share_the_problems_that_are_listed() -> None:
         assert sum(len(one["errors"]) for one in results) <= 102
         assert [error["pointer"] for error in results[0]["errors"]] == ["/tasks", "/x", "/y", "/z"]
         assert "job-999" in results[999]["message"]
-        assert "/tasks: is missing" in results[999]["message"]
+        assert "/tasks: is required" in results[999]["message"]
         assert "and 3 more" in results[999]["message"]
         assert len(reply.body) < 500_000
 
     in_world(case)
 
 
-def test_long_names_are_quoted_in_part() -> None:
+def test_long_names_are_truncated_in_messages() -> None:
     async def case(world: World) -> None:
         reply = await world.call("POST", f"{V1}/jobs", shape() | {"x" * 1_000_000: 1})
         assert reply.status == 422
@@ -171,7 +171,7 @@ def test_the_number_of_values_is_bounded_by_the_size_of_a_body() -> None:
             raw = json.dumps(shape(payload=payload), separators=(",", ":")).encode()
             reply = await world.call("POST", f"{V1}/jobs", raw=raw)
             assert (reply.status, reply.code) == (400, "malformed")
-            assert "more than 1024 values" in reply.json["detail"]
+            assert "more than 1,024 values" in reply.json["detail"]
         text = "a, b, [c], {d}" * 200
         assert (await world.call("POST", f"{V1}/jobs", shape(payload=[text] + [0] * 900))).status == 201
 

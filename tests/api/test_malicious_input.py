@@ -1,4 +1,4 @@
-"""What people should not send, and what they get for it."""
+"""Malicious and invalid requests, and their problems."""
 
 import asyncio
 import json
@@ -46,7 +46,7 @@ from tests.support.api_server import V1, World, in_world, shape
         "nothing",
     ],
 )
-def test_bodies_that_cannot_be_read(body: bytes, words: str) -> None:
+def test_unreadable_bodies_are_malformed(body: bytes, words: str) -> None:
     async def case(world: World) -> None:
         reply = await world.call("POST", f"{V1}/jobs", raw=body)
         assert (reply.status, reply.code) == (400, "malformed")
@@ -55,7 +55,7 @@ def test_bodies_that_cannot_be_read(body: bytes, words: str) -> None:
     in_world(case)
 
 
-def test_what_is_nested_just_enough_can_be_read() -> None:
+def test_bodies_at_the_depth_limit_are_read() -> None:
     for depth in range(1, MAX_DEPTH + 1):
         assert read_json(b"[" * depth + b"]" * depth) == json.loads("[" * depth + "]" * depth)
     with pytest.raises(Malformed):
@@ -86,7 +86,7 @@ def test_what_is_nested_just_enough_can_be_read() -> None:
         "http://example.com\r\nX-Evil: 1/",
     ],
 )
-def test_targets_that_no_webhook_may_have(url: str) -> None:
+def test_forbidden_webhook_targets_are_rejected(url: str) -> None:
     async def case(world: World) -> None:
         reply = await world.call("POST", f"{V1}/jobs", shape("evil", http={"url": url}))
         assert (reply.status, reply.code) == (422, "invalid_job"), reply.body
@@ -138,9 +138,9 @@ def test_targets_that_no_webhook_may_have(url: str) -> None:
         "unknown",
     ],
 )
-def test_jobs_that_cannot_be_saved(fields: dict[str, Any]) -> None:
+def test_malicious_jobs_are_rejected(fields: dict[str, Any]) -> None:
     async def case(world: World) -> None:
-        body = json.dumps(shape(**{"name": "evil"} | fields)).encode()  # it writes surrogates too
+        body = json.dumps(shape(**{"name": "evil"} | fields)).encode()  # it also writes surrogates
         reply = await world.call("POST", f"{V1}/jobs", raw=body)
         assert (reply.status, reply.code) == (422, "invalid_job"), reply.body
         assert reply.json["errors"]
@@ -148,8 +148,8 @@ def test_jobs_that_cannot_be_saved(fields: dict[str, Any]) -> None:
     in_world(case)
 
 
-def test_half_a_character_in_one_of_many_jobs() -> None:
-    """The answer quotes it, and tells of those that were saved as well."""
+def test_an_unpaired_surrogate_fails_only_its_own_job() -> None:
+    """The response quotes it, and also lists the saved jobs."""
 
     async def case(world: World) -> None:
         body = json.dumps({"jobs": [shape("good"), shape("ba\ud800d")]}).encode()
@@ -164,7 +164,7 @@ def test_half_a_character_in_one_of_many_jobs() -> None:
     in_world(case)
 
 
-def test_a_body_that_is_too_large() -> None:
+def test_a_body_above_the_limit_is_413() -> None:
     async def case(world: World) -> None:
         for path in ("/jobs", "/jobs/bulk", "/apply", "/schedule/preview"):
             reply = await world.call("POST", V1 + path, raw=b'"' + b"x" * 5_000 + b'"')
@@ -181,7 +181,7 @@ def test_a_body_that_is_too_large() -> None:
     in_world(case, options=ApiOptions(request_limit=4_096))
 
 
-def test_bodies_of_another_type() -> None:
+def test_other_media_types_are_415() -> None:
     async def case(world: World) -> None:
         for kind in ("text/plain", "application/x-www-form-urlencoded", "application/x-yaml"):
             reply = await world.call("POST", f"{V1}/jobs", shape(), headers={"Content-Type": kind})
@@ -209,7 +209,7 @@ def test_bodies_of_another_type() -> None:
         "q=%00",
     ],
 )
-def test_parameters_that_make_no_sense(query: str) -> None:
+def test_invalid_parameters_are_malformed(query: str) -> None:
     async def case(world: World) -> None:
         reply = await world.call("GET", f"{V1}/jobs?{query}")
         assert (reply.status, reply.code) == (400, "malformed"), reply.body
@@ -259,7 +259,7 @@ def test_pages_of_other_sites_change_nothing() -> None:
     in_world(case)
 
 
-def test_a_name_that_somebody_points_here_is_not_ours() -> None:
+def test_foreign_host_names_are_refused_without_authentication() -> None:
     async def case(world: World) -> None:
         for host, status in (("evil.example", 403), ("localhost:1", 200), ("chronos.test", 200), ("[::1]:80", 200)):
             assert (await world.call("GET", f"{V1}/jobs", headers={"Host": host})).status == status, host
@@ -299,10 +299,10 @@ def test_a_slow_body_times_out() -> None:
     in_world(case, options=ApiOptions(request_timeout_s=0.1))
 
 
-def test_submissions_have_a_rate() -> None:
+def test_submissions_are_rate_limited() -> None:
     async def case(world: World) -> None:
         await world.create("digest")
-        for _ in range(100):  # more are allowed where the machine stands still meanwhile
+        for _ in range(100):  # more are allowed if the machine pauses meanwhile
             reply = await world.call("POST", f"{V1}/jobs/digest/trigger")
             if reply.status == 429:
                 break
@@ -323,7 +323,7 @@ def test_streams_are_bounded() -> None:
     in_world(case, options=ApiOptions(max_streams=1, poll_s=0.05))
 
 
-def test_a_silent_stream_shows_that_it_lives() -> None:
+def test_an_idle_stream_sends_heartbeats() -> None:
     async def case(world: World) -> None:
         async with asyncio.timeout(60), world.client.get(f"{world.base}{V1}/events") as response:
             while await response.content.readline() != b": still here\n":
@@ -332,10 +332,10 @@ def test_a_silent_stream_shows_that_it_lives() -> None:
     in_world(case, options=ApiOptions(heartbeat_s=0.05, poll_s=0.05))
 
 
-# --- the bounds themselves
+# --- bounds
 
 
-def test_a_bucket_fills_again() -> None:
+def test_a_token_bucket_refills() -> None:
     rate = RateLimit(2.0)
     for _ in range(2):
         rate.take("a", 0)
@@ -349,7 +349,7 @@ def test_a_bucket_fills_again() -> None:
     RateLimit(None).take("a", 0)
 
 
-def test_what_is_remembered_is_bounded() -> None:
+def test_remembered_clients_are_bounded() -> None:
     recent: RecentClients[int] = RecentClients(3)
     for number in range(5):
         recent.put(number, number)
@@ -372,12 +372,12 @@ def test_what_is_remembered_is_bounded() -> None:
         "0",
     ],
 )
-def test_a_body_says_the_same_however_it_is_written(text: str) -> None:
+def test_a_body_means_the_same_in_any_json_notation(text: str) -> None:
     assert read_json(text.encode()) == json.loads(text)
     assert repr(read_json(text.encode())) == repr(json.loads(text))  # 1 is not 1.0
 
 
 @pytest.mark.parametrize("text", ['{"a":1,"a":1}', '{"a":{"b":1,"b":2}}', '[{"a":1,"a":2}]', "NaN", "[1e999]", "{"])
-def test_a_body_that_is_not_clear_is_refused(text: str) -> None:
+def test_an_ambiguous_body_is_rejected(text: str) -> None:
     with pytest.raises(Malformed):
         read_json(text.encode())

@@ -1,4 +1,4 @@
-"""Credentials inside a job: masked when they are answered, kept when what is masked is sent back, refused otherwise."""
+"""Credentials inside a job: masked in responses, kept when the mask is sent back, rejected otherwise."""
 
 from typing import Any
 
@@ -21,11 +21,11 @@ async def spec_of(world: World, name: str) -> JobSpec:
 
 
 def answered(job: dict[str, Any]) -> dict[str, Any]:
-    """A job as it was answered, without what the server alone says."""
+    """Return a job as returned, without the server's own fields."""
     return {name: value for name, value in job.items() if name in ("name", "schedule", "tasks", "payload", "on_start")}
 
 
-def test_an_answer_masks_them() -> None:
+def test_responses_mask_credentials() -> None:
     async def case(world: World) -> None:
         made = await world.create("hook", http=HTTP)
         assert made["tasks"][0]["http"] == {
@@ -59,7 +59,7 @@ def test_an_answer_masks_them() -> None:
         ({"type": "bearer", "token": "{{ payload.token }}"}, {"type": "bearer", "token": "{{ payload.token }}"}),
     ],
 )
-def test_what_is_shown_of_auth(auth: dict[str, Any], shown: dict[str, Any]) -> None:
+def test_the_visible_parts_of_auth(auth: dict[str, Any], shown: dict[str, Any]) -> None:
     async def case(world: World) -> None:
         made = await world.create(http={"url": URL, "auth": auth})
         assert made["tasks"][0]["http"]["auth"] == shown
@@ -70,7 +70,7 @@ def test_what_is_shown_of_auth(auth: dict[str, Any], shown: dict[str, Any]) -> N
     in_world(case)
 
 
-def test_what_is_masked_is_kept_when_it_is_sent_back() -> None:
+def test_masked_values_sent_back_keep_the_stored_ones() -> None:
     hook = {"http": {"url": URL, "headers": {"Authorization": "Bearer tok-0123456789"}}}
 
     async def case(world: World) -> None:
@@ -106,7 +106,7 @@ def test_what_is_masked_is_kept_when_it_is_sent_back() -> None:
         "https://{{ payload.host }}/v1/run",
     ],
 )
-def test_another_host_does_not_get_them(url: str) -> None:
+def test_another_host_does_not_get_stored_credentials(url: str) -> None:
     async def case(world: World) -> None:
         made = await world.create("hook", http=HTTP)
         masked = {**made["tasks"][0]["http"], "url": url}
@@ -129,7 +129,7 @@ def test_another_host_does_not_get_them(url: str) -> None:
     in_world(case)
 
 
-def test_a_hook_that_is_patched_to_another_host_does_not_get_them() -> None:
+def test_a_hook_patched_to_another_host_does_not_get_stored_credentials() -> None:
     async def case(world: World) -> None:
         await world.create("hook", on_complete={"http": HTTP})
         reply = await world.call("PATCH", f"{V1}/jobs/hook", {"on_complete": {"http": {"url": "https://evil.org"}}})
@@ -157,7 +157,7 @@ def test_a_hook_that_is_patched_to_another_host_does_not_get_them() -> None:
         {"cwd": "/tmp"},
     ],
 )
-def test_another_command_does_not_get_them(changes: dict[str, Any]) -> None:
+def test_another_command_does_not_get_stored_credentials(changes: dict[str, Any]) -> None:
     async def case(world: World) -> None:
         made = await world.create("run", command=COMMAND)
         masked = made["tasks"][0]["command"]
@@ -175,7 +175,7 @@ def test_another_command_does_not_get_them(changes: dict[str, Any]) -> None:
     in_world(case)
 
 
-def test_the_payload_is_not_sent_elsewhere() -> None:
+def test_a_masked_payload_is_not_kept_for_another_target() -> None:
     async def case(world: World) -> None:
         stored = {"dsn": "postgres://robot:pw-0123456789@db/orders"}
         made = await world.create("hook", http={"url": URL}, payload=stored)
@@ -190,7 +190,7 @@ def test_the_payload_is_not_sent_elsewhere() -> None:
     in_world(case)
 
 
-def test_a_new_job_has_to_say_them() -> None:
+def test_a_new_job_with_masked_values_is_rejected() -> None:
     async def case(world: World) -> None:
         masked = {**HTTP, "auth": {"type": "bearer", "token": "***"}}
         for method, path, body in (
@@ -212,12 +212,12 @@ def test_a_new_job_has_to_say_them() -> None:
     in_world(case)
 
 
-def test_many_jobs_keep_them() -> None:
+def test_bulk_saves_keep_stored_credentials() -> None:
     async def case(world: World) -> None:
         jobs = [shape(f"job-{number}", http=HTTP) for number in range(15)]
         await world.post("/jobs/bulk", {"jobs": jobs})
         await world.call("DELETE", f"{V1}/jobs/job-7")
-        await world.post("/jobs", jobs[7], status=201)  # its id is another one now
+        await world.post("/jobs", jobs[7], status=201)  # it has a new id
         listed = (await world.get("/jobs?limit=100"))["items"]
         bulk = await world.post("/jobs/bulk", {"jobs": [answered(one) for one in listed]})
         assert (bulk["unchanged"], bulk["failed"]) == (15, 0)
@@ -231,7 +231,7 @@ def test_many_jobs_keep_them() -> None:
     in_world(case)
 
 
-def test_old_versions_and_their_differences() -> None:
+def test_versions_and_diffs_mask_credentials() -> None:
     async def case(world: World) -> None:
         await world.create("hook", http=HTTP)
         rotated = {**HTTP, "auth": {"type": "bearer", "token": "tok-rotated"}}
@@ -249,7 +249,7 @@ def test_old_versions_and_their_differences() -> None:
     in_world(case)
 
 
-def test_a_run_is_not_given_what_is_masked() -> None:
+def test_a_masked_payload_of_a_run_is_rejected() -> None:
     async def case(world: World) -> None:
         await world.create("hook", http=HTTP)
         payload = {"to": ["postgres://***@db/orders"]}
@@ -261,7 +261,7 @@ def test_a_run_is_not_given_what_is_masked() -> None:
     in_world(case)
 
 
-def test_what_is_refused_is_not_quoted() -> None:
+def test_rejected_credentials_are_not_quoted() -> None:
     async def case(world: World) -> None:
         for http in (
             {"url": "ftp://robot:pw-0123456789@files/x"},
@@ -277,7 +277,7 @@ def test_what_is_refused_is_not_quoted() -> None:
     in_world(case)
 
 
-def test_a_target_in_a_log_line_or_traceback_shows_none() -> None:
+def test_a_target_in_a_log_line_or_traceback_shows_no_credentials() -> None:
     async def case(world: World) -> None:
         await world.create("hook", http=HTTP)
         shown = repr(await spec_of(world, "hook"))

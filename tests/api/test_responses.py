@@ -1,4 +1,4 @@
-"""What answers say beside the thing itself: how coming runs change, which field is meant, why not."""
+"""Details of responses: diffs of upcoming runs, the named field, the reason."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from chronos.api import ApiOptions
 from tests.support.api_server import V1, World, in_world, shape
 
 
-def test_a_change_of_the_schedule_is_answered_with_what_it_does_to_coming_runs() -> None:
+def test_a_schedule_change_returns_the_diff_of_upcoming_runs() -> None:
     async def case(world: World) -> None:
         await world.create("digest", schedule="0 9 * * *")
         put = await world.call("PUT", f"{V1}/jobs/digest", shape("digest", schedule="0 9,10 * * *"))
@@ -16,7 +16,7 @@ def test_a_change_of_the_schedule_is_answered_with_what_it_does_to_coming_runs()
         diff = put.json["diff"]
         assert diff["added"]["count"] == 30
         assert all(at.endswith("T10:00:00Z") for at in diff["added"]["first"])
-        assert (diff["kept"]["count"], diff["cancelled"]["count"]) == (30, 0)
+        assert (diff["kept"]["count"], diff["canceled"]["count"]) == (30, 0)
         patched = await world.call("PATCH", f"{V1}/jobs/digest", {"schedule": "0 10 * * *"})
         assert patched.json["diff"]["cancelled"]["count"] == 30
         back = await world.call("POST", f"{V1}/jobs/digest/rollback", {"version": 1})
@@ -24,7 +24,7 @@ def test_a_change_of_the_schedule_is_answered_with_what_it_does_to_coming_runs()
         other = await world.call("PATCH", f"{V1}/jobs/digest", {"description": "daily"})
         assert "diff" not in other.json
         assert "diff" not in await world.get("/jobs/digest")
-        # An answer may be sent back as it is, while nobody has changed the job.
+        # A response may be sent back unchanged while no other client has changed the job.
         last = await world.call("PUT", f"{V1}/jobs/digest", shape("digest", schedule="0 9 * * *"))
         assert (await world.call("PUT", f"{V1}/jobs/digest", last.json)).status == 200
 
@@ -32,7 +32,7 @@ def test_a_change_of_the_schedule_is_answered_with_what_it_does_to_coming_runs()
 
 
 @pytest.mark.parametrize(
-    ("said", "pointer"),
+    ("fields", "pointer"),
     [
         ({"execute_at": "2020-01-01T00:00:00Z"}, "/execute_at"),
         ({"schedule": {"at": "2020-01-01T00:00:00Z"}}, "/schedule/at"),
@@ -40,10 +40,10 @@ def test_a_change_of_the_schedule_is_answered_with_what_it_does_to_coming_runs()
         ({"schedule_type": "RECURRING", "execute_at": "2099-01-01T00:00:00Z"}, "/schedule_type"),
     ],
 )
-def test_the_field_that_was_written_is_the_one_that_is_named(said: dict[str, Any], pointer: str) -> None:
+def test_errors_name_the_field_as_the_client_wrote_it(fields: dict[str, Any], pointer: str) -> None:
     async def case(world: World) -> None:
-        body = shape("job", **said)
-        if "schedule" not in said:
+        body = shape("job", **fields)
+        if "schedule" not in fields:
             del body["schedule"]
         reply = await world.call("POST", f"{V1}/jobs", body)
         assert (reply.status, reply.code) == (422, "invalid_job")
@@ -52,17 +52,17 @@ def test_the_field_that_was_written_is_the_one_that_is_named(said: dict[str, Any
     in_world(case)
 
 
-@pytest.mark.parametrize("said", [{"schedule": {"cron": "@every 30m"}}, {"cron_expression": "@every 30m"}])
-def test_crontabs_know_every(said: dict[str, Any]) -> None:
+@pytest.mark.parametrize("fields", [{"schedule": {"cron": "@every 30m"}}, {"cron_expression": "@every 30m"}])
+def test_the_cron_field_accepts_at_every(fields: dict[str, Any]) -> None:
     async def case(world: World) -> None:
-        body = {"name": "job", "command": {"argv": ["true"]}, **said}
+        body = {"name": "job", "command": {"argv": ["true"]}, **fields}
         reply = await world.call("POST", f"{V1}/jobs", body)
         assert (reply.status, reply.json["schedule"]) == (201, "@every 30m")
 
     in_world(case)
 
 
-def test_a_signal_for_what_has_ended_is_a_conflict() -> None:
+def test_a_signal_for_a_finished_execution_is_a_conflict() -> None:
     async def case(world: World) -> None:
         await world.create("digest", schedule="manual")
         asked = await world.post("/jobs/digest/trigger", status=202)
@@ -74,7 +74,7 @@ def test_a_signal_for_what_has_ended_is_a_conflict() -> None:
     in_world(case, runs=True)
 
 
-def test_the_guides_list_has_its_names() -> None:
+def test_lists_of_the_guide_have_its_names() -> None:
     async def case(world: World) -> None:
         await world.create("digest", schedule="manual")
         asked = await world.post("/jobs/digest/trigger", status=202)
@@ -89,7 +89,7 @@ def test_the_guides_list_has_its_names() -> None:
 
 
 @pytest.mark.parametrize("base", ["", "/chronos"])
-def test_where_a_run_that_was_asked_for_is(base: str) -> None:
+def test_a_trigger_returns_the_location_of_the_execution(base: str) -> None:
     async def case(world: World) -> None:
         root = world.base.removesuffix(base)
         await world.create("digest", schedule="manual", command={"argv": ["false"]}, max_retries=0)
@@ -105,7 +105,7 @@ def test_where_a_run_that_was_asked_for_is(base: str) -> None:
     in_world(case, runs=True, options=ApiOptions(base_path=base))
 
 
-def test_streams_carry_what_every_answer_carries() -> None:
+def test_streams_have_the_default_headers() -> None:
     async def case(world: World) -> None:
         async with world.client.get(f"{world.base}{V1}/events") as response:
             assert response.headers["Server"] == "chronos"
@@ -115,7 +115,7 @@ def test_streams_carry_what_every_answer_carries() -> None:
     in_world(case)
 
 
-def test_the_log_of_a_task_that_there_is_not() -> None:
+def test_the_log_of_an_unknown_task_is_not_found() -> None:
     async def case(world: World) -> None:
         await world.create("digest", schedule="manual", command={"argv": ["echo", "hi"]})
         asked = await world.post("/jobs/digest/trigger", status=202)
@@ -125,12 +125,12 @@ def test_the_log_of_a_task_that_there_is_not() -> None:
         for query in ("task=mian", "task=mian&follow=true"):
             none = await world.call("GET", f"{log}?{query}")
             assert (none.status, none.code) == (404, "not_found")
-            assert none.json["detail"] == 'the execution has no task "mian"; it has main'
+            assert none.json["detail"] == 'the execution has no task "mian"; its tasks: main'
 
     in_world(case, runs=True)
 
 
-def test_a_preview_of_what_has_no_instants() -> None:
+def test_a_preview_of_now_and_manual() -> None:
     async def case(world: World) -> None:
         now = await world.post("/schedule/preview", {"schedule": "now"})
         assert (now["words"], len(now["next"])) == ("Now, as soon as a slot is free", 1)
@@ -145,10 +145,10 @@ def test_a_preview_of_what_has_no_instants() -> None:
     [
         ("/jobs", shape(retry={"max_attempts": 0}), "is 0, allowed 1 to 1000000"),
         ("/jobs", shape(timeout_secs=0), "is 0, allowed 0.000001 to 3155760000"),
-        ("/jobs/job/resume", {"reason": "x"}, "is no known field; there is nothing to say here"),
+        ("/jobs/job/resume", {"reason": "x"}, "unknown field; no fields are allowed here"),
     ],
 )
-def test_bounds_are_written_as_people_write_them(path: str, body: dict[str, Any], message: str) -> None:
+def test_bounds_in_messages_have_no_exponent(path: str, body: dict[str, Any], message: str) -> None:
     async def case(world: World) -> None:
         await world.create("job")
         reply = await world.call("POST", f"{V1}{path}", body)

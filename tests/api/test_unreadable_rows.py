@@ -1,15 +1,15 @@
-"""A job whose definition the store holds and this release cannot read, as the API shows it."""
+"""A stored job that this release cannot read, as the API shows it."""
 
 from chronos.testing import StoreProbe
 from tests.support.api_server import V1, World, in_world, shape
 
 
 def spoil(w: World, name: str) -> None:
-    """Somebody changes the definition of a job by hand."""
+    """Corrupt the stored definition of a job."""
     StoreProbe(w.store).execute("update job set spec = '{\"schedule\": 5}' where name = ?", name)
 
 
-def test_it_is_shown_and_says_why() -> None:
+def test_an_unreadable_job_is_listed_with_its_error() -> None:
     async def case(w: World) -> None:
         await w.create("good")
         await w.create("bad", tags={"team": "a"})
@@ -28,7 +28,7 @@ def test_it_is_shown_and_says_why() -> None:
     in_world(case)
 
 
-def test_what_needs_its_definition_is_refused() -> None:
+def test_requests_that_need_an_unreadable_definition_are_rejected() -> None:
     async def case(w: World) -> None:
         await w.create("bad")
         await w.call("PATCH", f"{V1}/jobs/bad", {"description": "once more"})
@@ -50,7 +50,7 @@ def test_what_needs_its_definition_is_refused() -> None:
     in_world(case)
 
 
-def test_it_can_be_paused_replaced_rolled_back_and_deleted() -> None:
+def test_an_unreadable_job_can_be_paused_replaced_rolled_back_and_deleted() -> None:
     async def case(w: World) -> None:
         first = await w.create("bad", description="one", payload={"n": 1})
         spoil(w, "bad")
@@ -76,8 +76,8 @@ def test_it_can_be_paused_replaced_rolled_back_and_deleted() -> None:
     in_world(case)
 
 
-def test_a_job_without_a_schedule_takes_the_place_of_one_with() -> None:
-    """Nothing is left of the schedule that nobody can read."""
+def test_an_unreadable_job_can_be_replaced_by_one_without_a_schedule() -> None:
+    """The new job keeps nothing of the unreadable schedule."""
 
     async def case(w: World) -> None:
         await w.create("bad")

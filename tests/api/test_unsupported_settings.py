@@ -1,4 +1,4 @@
-"""What does not exist yet is refused with a sentence; jobs that were stored with it run on."""
+"""Unsupported settings are rejected with a sentence; jobs that were stored with them still run."""
 
 from typing import Any
 
@@ -10,14 +10,14 @@ from chronos.service.serializers import Draft
 from tests.support.api_server import V1, World, in_world, shape
 
 NO_ALERTS = (
-    "alerts do not exist yet, so that none would be sent; leave the field out, or set it to null in a change to a job "
-    "that has it"
+    "alerts are not supported yet, so none would be sent; leave the field out, or set it to null to remove it from a "
+    "stored job"
 )
 ALERTS = [{"on": "failure", "slack": "#ops"}]
 
 
 async def stored(w: World, name: str, **changes: Any) -> None:
-    """A job as a release stored it that accepted anything."""
+    """Store a job as an older release did, without these checks."""
     read = w.service.jobs.read(shape(name, schedule="manual"))
     await w.service.job_saver.save([Draft(name=name, spec=replace(read.spec, **changes))])
 
@@ -43,7 +43,7 @@ def test_alerts_are_refused() -> None:
     in_world(case)
 
 
-def test_a_job_that_was_stored_with_alerts_runs_on() -> None:
+def test_a_job_stored_with_alerts_still_runs() -> None:
     async def case(w: World) -> None:
         await stored(w, "old", alerts=tuple(ALERTS))
         assert (await w.get("/jobs/old"))["alerts"] == ALERTS
@@ -97,7 +97,7 @@ def test_secrets_are_refused_in_every_template(says: dict[str, Any], pointer: st
         ("command", {"argv": ["true"], "env": {"A": "{{ secret.X }}"}}),
     ],
 )
-def test_a_job_that_was_stored_with_a_secret_fails_at_once(kind: str, options: dict[str, Any]) -> None:
+def test_a_job_stored_with_a_secret_fails_without_retries(kind: str, options: dict[str, Any]) -> None:
     async def case(w: World) -> None:
         spec = w.service.jobs.read(shape()).spec
         await stored(w, "old", tasks=with_target(spec, kind, options))

@@ -81,7 +81,7 @@ async def run_node(settings: dict[str, Any]) -> int:
     engine.on_event(log.write_event)
     await engine.start()
     log.write("ready", number=engine.node.number, pid=os.getpid())
-    engine_end, stopping = asyncio.create_task(engine.failed()), asyncio.create_task(terminated.wait())
+    engine_end, stopping = asyncio.create_task(engine.wait_until_stopped()), asyncio.create_task(terminated.wait())
     await asyncio.wait([engine_end, stopping], return_when=asyncio.FIRST_COMPLETED)
     error = engine_end.exception() if engine_end.done() else None
     if error is not None:

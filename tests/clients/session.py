@@ -1,6 +1,6 @@
-"""What a program does with the generated client ``chronos_client``: run beside it, with the address of a server.
+"""A program that uses the generated client ``chronos_client``, with the address of a server as its argument.
 
-It prints, as JSON, what the server answered.
+It prints the responses as JSON.
 """
 
 import importlib
@@ -37,23 +37,23 @@ from chronos_client.models import (
 
 
 def main(url: str) -> dict[str, object]:
-    """Everything that the suite wants to see work."""
+    """Run every request that the test checks."""
     with Client(base_url=url) as client:
         return session(client)
 
 
 def session(client: Client) -> dict[str, object]:
-    """The answers to one request after the other."""
-    modules = [found.name for found in pkgutil.walk_packages(chronos_client.__path__, "chronos_client.")]
+    """Send one request after the other, and return the responses."""
+    modules = [module.name for module in pkgutil.walk_packages(chronos_client.__path__, "chronos_client.")]
     for name in modules:
         importlib.import_module(name)
     job = JobInput(name="report", schedule="manual", command=CommandTarget(argv=["true"]))
     created = post_jobs.sync(client=client, body=job)
     listed = get_jobs.sync(client=client)
     got = get_jobs_ref.sync("report", client=client)
-    asked = post_jobs_ref_trigger.sync("report", client=client, body=PostJobsRefTriggerBody(reason="the suite asks"))
+    triggered = post_jobs_ref_trigger.sync("report", client=client, body=PostJobsRefTriggerBody(reason="a test"))
     end_s = time.monotonic() + 60
-    while (run := get_executions_id.sync(str(asked.execution_id), client=client)).finished_at is None:
+    while (run := get_executions_id.sync(str(triggered.execution_id), client=client)).finished_at is None:
         assert time.monotonic() < end_s, run
         time.sleep(0.02)
     runs = get_executions.sync(client=client, job="report")
@@ -73,7 +73,7 @@ def session(client: Client) -> dict[str, object]:
         "listed": [each.name for each in listed.items],
         "got": [got.id == created.id, got.schedule, got.tasks[0].command.argv],
         "run": [run.status.value, run.trigger.value, run.reason.code, [task.name for task in run.tasks]],
-        "runs": [[each.kind, str(each.id) == str(asked.execution_id)] for each in runs.items],
+        "runs": [[each.kind, str(each.id) == str(triggered.execution_id)] for each in runs.items],
         "put": [put.name, put.schedule],
         "patched": [patched.version, patched.priority],
         "bulk": [each.result if isinstance(each.result, str) else each.result.value for each in bulk.results],

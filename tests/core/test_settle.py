@@ -1,4 +1,4 @@
-"""Tables: every strategy against every way a task can end, then retries and losses."""
+"""The state machine of tasks: modes, failure strategies, retries and lost nodes."""
 
 from itertools import product
 
@@ -22,7 +22,7 @@ def test_an_execution_without_tasks_has_succeeded() -> None:
     assert Run(job()).status is Status.SUCCEEDED
 
 
-def test_one_task_is_one_start_and_one_end() -> None:
+def test_one_task_starts_and_ends_the_execution() -> None:
     run = Run(job("a"))
     assert [(start.task, start.number, start.resumed) for start in run.step.start] == [("a", 1, False)]
     assert (run.step.asleep, run.step.end) == (False, None)
@@ -45,7 +45,7 @@ def test_parallel_tasks_start_together() -> None:
     assert run.end("b", OK).status is Status.SUCCEEDED
 
 
-def test_a_graph_starts_what_has_all_it_needs() -> None:
+def test_a_graph_starts_tasks_whose_needs_have_ended() -> None:
     run = Run(job(task("d", "b", "c"), task("b", "a"), task("c", "a"), task("a"), mode=Mode.GRAPH))
     assert run.started == ["a"]
     assert run.end("a", OK).started == ["a", "b", "c"]
@@ -62,7 +62,7 @@ def test_a_graph_starts_what_has_all_it_needs() -> None:
         ([task("a", "a")], "circle"),
     ],
 )
-def test_what_cannot_run_is_refused(tasks: list[Task], words: str) -> None:
+def test_an_invalid_graph_is_rejected(tasks: list[Task], words: str) -> None:
     with pytest.raises(Invalid, match=words):
         job(*tasks, mode=Mode.GRAPH)
 
@@ -75,7 +75,7 @@ FAILURES: dict[str, tuple[Outcome, str]] = {
     "canceled": (Canceled(), "canceled"),
     "lost": (Lost(), "failed"),
 }
-#: strategy, mode → how a, b, c end when b fails for good.
+#: strategy, mode → the statuses of a, b, c when b fails without attempts left.
 AFTER_FAILURE = {
     (OnFailure.FAIL_FAST, Mode.SEQUENTIAL): "succeeded {} skipped",
     (OnFailure.FAIL_FAST, Mode.PARALLEL): "succeeded {} canceled",
@@ -91,7 +91,9 @@ AFTER_FAILURE = {
 
 @pytest.mark.parametrize(("how", "attempts"), list(product(FAILURES, [1, 3])))
 @pytest.mark.parametrize(("strategy", "mode"), AFTER_FAILURE)
-def test_what_a_failure_does_to_the_others(strategy: OnFailure, mode: Mode, how: str, attempts: int) -> None:
+def test_a_failure_affects_other_tasks_by_strategy_and_mode(
+    strategy: OnFailure, mode: Mode, how: str, attempts: int
+) -> None:
     outcome, as_status = FAILURES[how]
     layout = job(
         task("a"), task("b", "a"), task("c", "b"), mode=mode, on_failure=strategy, retry=Retry(max_attempts=attempts)
@@ -118,7 +120,7 @@ def test_a_clean_up_task_always_runs(strategy: OnFailure, mode: Mode, how: str) 
 
 
 @pytest.mark.parametrize("mode", Mode)
-def test_a_clean_up_task_that_fails_is_tolerated(mode: Mode) -> None:
+def test_a_failed_clean_up_task_does_not_abort_the_group(mode: Mode) -> None:
     clean_up = Task(name="z", target=TARGET, settings=OWN_CONTINUE)
     run = Run(job("a", clean_up, "b", mode=mode, retry=ONCE)).finish({"z": BAD})
     assert run.statuses() == "succeeded failed succeeded"
@@ -136,7 +138,7 @@ def test_a_clean_up_task_still_retries_after_the_group_was_aborted() -> None:
 
 
 @pytest.mark.parametrize("mode", Mode)
-def test_all_tasks_failed_is_failed_even_when_each_is_tolerated(mode: Mode) -> None:
+def test_an_execution_fails_if_every_task_failed_even_under_continue(mode: Mode) -> None:
     run = Run(job("a", "b", mode=mode, on_failure=OnFailure.CONTINUE, retry=ONCE)).finish({"a": BAD, "b": BAD})
     assert (run.status, run.code) == (Status.FAILED, ReasonCode.TASK_FAILED)
     run = Run(job("a", "b", mode=mode, on_failure=OnFailure.CONTINUE, retry=ONCE)).finish({"a": BAD, "b": Lost()})
@@ -150,7 +152,7 @@ def test_a_task_that_overrides_continue_aborts_the_group() -> None:
     assert run.status is Status.FAILED
 
 
-def test_fail_fast_waits_for_what_it_cancels_and_tells_who_canceled_whom() -> None:
+def test_fail_fast_waits_for_canceled_tasks_and_records_the_failed_one() -> None:
     run = Run(job("a", "b", mode=Mode.PARALLEL, retry=ONCE)).end("b", BAD)
     assert (run.step.cancel, run.step.end, run.step.asleep) == (("a",), None, False)
     run.end("a", Failed(error="killed"))
@@ -160,13 +162,13 @@ def test_fail_fast_waits_for_what_it_cancels_and_tells_who_canceled_whom() -> No
     assert (late.statuses(), late.status) == ("succeeded failed", Status.FAILED)
 
 
-def test_while_a_task_retries_no_other_starts_under_retry() -> None:
+def test_under_retry_no_other_task_starts_while_one_is_retried() -> None:
     tasks = (task("a", retry=Retry(initial_us=5 * SECOND_US)), task("b"), task("c", "b"))
-    held = Run(job(*tasks, mode=Mode.GRAPH, on_failure=OnFailure.RETRY)).end("a", BAD).end("b", OK)
-    assert held.started == ["a", "b"]
-    assert held.step.asleep
-    assert held.wake().started == ["a", "b", "a"]  # its second try is still a retry
-    assert held.end("a", OK).started == ["a", "b", "a", "c"]
+    blocked = Run(job(*tasks, mode=Mode.GRAPH, on_failure=OnFailure.RETRY)).end("a", BAD).end("b", OK)
+    assert blocked.started == ["a", "b"]
+    assert blocked.step.asleep
+    assert blocked.wake().started == ["a", "b", "a"]  # its second attempt is still a retry
+    assert blocked.end("a", OK).started == ["a", "b", "a", "c"]
     free = Run(job(*tasks, mode=Mode.GRAPH)).end("a", BAD).end("b", OK)
     assert free.started == ["a", "b", "c"]
 
@@ -190,7 +192,7 @@ def test_a_retry_waits_without_a_slot_and_backs_off() -> None:
 
 
 @pytest.mark.parametrize(
-    ("retry_on", "outcome", "again"),
+    ("retry_on", "outcome", "retried"),
     [
         ((), BAD, True),
         ((), TimedOut(), True),
@@ -201,23 +203,23 @@ def test_a_retry_waits_without_a_slot_and_backs_off() -> None:
         ((), Failed(error="", worth_retrying=False), False),
         (("http_404",), Failed(error="", kinds=("http_404", "http_4xx"), worth_retrying=False), True),
         (("http_5xx",), Failed(error="", kinds=("http_404", "http_4xx"), worth_retrying=False), False),
-        (("KeyError",), Lost(), True),  # what became of the worker is not the work's failure
+        (("KeyError",), Lost(), True),  # a lost node is not a failure of the task
     ],
 )
-def test_retry_on_says_which_failures_are_worth_another_try(
-    retry_on: tuple[str, ...], outcome: Outcome, again: bool
+def test_retry_on_decides_which_failures_are_retried(
+    retry_on: tuple[str, ...], outcome: Outcome, retried: bool
 ) -> None:
     run = Run(job("a", retry=Retry(retry_on=retry_on))).end("a", outcome)
-    assert (run.step.end is None) == again
+    assert (run.step.end is None) == retried
 
 
 @pytest.mark.parametrize("outcome", [BAD, TimedOut(), Lost(), Released()])
-def test_at_most_once_is_never_tried_again_after_a_start(outcome: Outcome) -> None:
+def test_at_most_once_is_never_retried_after_a_start(outcome: Outcome) -> None:
     run = Run(job("a", delivery=Delivery.AT_MOST_ONCE)).end("a", outcome)
     assert run.status is (Status.STALE if isinstance(outcome, Lost) else Status.FAILED)
 
 
-def test_a_target_may_know_when_to_try_again() -> None:
+def test_a_target_may_set_the_delay_of_a_retry() -> None:
     run = Run(job("a", retry=Retry(initial_us=7 * SECOND_US)))
     run.end("a", Failed(error="boom", retry_after_us=90 * SECOND_US))
     assert (run.statuses(), run.step.wake_us) == ("retrying", run.now_us + 90 * SECOND_US)
@@ -225,14 +227,14 @@ def test_a_target_may_know_when_to_try_again() -> None:
     assert (run.statuses(), run.state("a").attempts) == ("running", 3)
 
 
-def test_tries_without_limit_go_on() -> None:
+def test_unlimited_attempts_continue() -> None:
     run = Run(job("a", retry=Retry(max_attempts=UNLIMITED, max_us=SECOND_US)))
     for _ in range(50):
         run.end("a", BAD).wake()
     assert run.state("a").attempts == 51
 
 
-def test_a_lost_attempt_counts_and_is_tried_again_at_once() -> None:
+def test_a_lost_attempt_counts_and_is_retried_at_once() -> None:
     run = Run(job("a")).end("a", Lost())
     assert [(start.task, start.number) for start in run.step.start] == [("a", 2)]
     assert run.end("a", Lost()).end("a", Lost()).status is Status.STALE
@@ -245,10 +247,10 @@ def test_errors_are_bounded() -> None:
     assert len(run.step.end.reason.message) < 300
 
 
-# --- the worker goes
+# --- lost and released
 
 
-def test_what_ran_on_a_dead_node_is_tried_again_by_whoever_claims_it() -> None:
+def test_tasks_of_a_dead_node_are_retried_by_the_next_claim() -> None:
     layout = job("a", "b", mode=Mode.PARALLEL)
     step = end_running_tasks(layout, Run(layout).step.group, Lost(), T0 + 40 * SECOND_US, alive_us=T0 + 10 * SECOND_US)
     assert (step.start, step.asleep, step.wake_us) == ((), True, T0 + 40 * SECOND_US)
@@ -257,7 +259,7 @@ def test_what_ran_on_a_dead_node_is_tried_again_by_whoever_claims_it() -> None:
     assert [(start.task, start.number) for start in taken.start] == [("a", 2), ("b", 2)]
 
 
-def test_a_clean_up_task_runs_even_when_its_execution_was_lost_for_good() -> None:
+def test_a_clean_up_task_runs_even_if_its_execution_is_lost() -> None:
     clean_up = Task(name="z", target=TARGET, settings=OWN_CONTINUE)
     run = Run(job("a", clean_up, delivery=Delivery.AT_MOST_ONCE))
     run.take(end_running_tasks(run.layout, run.step.group, Lost(), run.now_us))
@@ -266,14 +268,14 @@ def test_a_clean_up_task_runs_even_when_its_execution_was_lost_for_good() -> Non
     assert run.end("z", OK).status is Status.STALE
 
 
-def test_what_a_node_gives_back_on_shutting_down_spends_no_attempt() -> None:
+def test_a_released_task_spends_no_attempt() -> None:
     run = Run(job("a", retry=ONCE)).end("a", Released(), closing=True)
     assert (run.step.start, run.step.asleep, run.step.wake_us) == ((), True, run.now_us)
     run.wake()
     assert [(start.task, start.number) for start in run.step.start] == [("a", 1)]
 
 
-def test_a_node_that_shuts_down_starts_nothing() -> None:
+def test_a_closing_node_starts_no_task() -> None:
     run = Run(job("a", "b")).end("a", OK, closing=True)
     assert (run.started, run.step.asleep, run.step.wake_us) == (["a"], True, run.now_us)
     assert run.wake().started == ["a", "b"]

@@ -17,7 +17,7 @@ from tests.support.settle_driver import BAD, OK, ONCE, OWN_CONTINUE, T0, TARGET,
 # --- waits
 
 
-def test_a_wait_holds_no_slot_and_ends_when_its_time_comes() -> None:
+def test_a_wait_needs_no_slot_and_ends_at_its_time() -> None:
     run = Run(job("w", "b")).end("w", Waits(until_us=T0 + 60 * SECOND_US))
     assert (run.statuses(), run.step.asleep, run.step.wake_us) == ("waiting pending", True, T0 + 60 * SECOND_US)
     assert run.wake().started == ["w", "b"]
@@ -39,7 +39,7 @@ def test_a_wait_for_a_signal_ends_with_its_payload_or_times_out() -> None:
         Waits()
 
 
-def test_a_task_that_sleeps_goes_on_under_the_same_number() -> None:
+def test_a_sleeping_task_resumes_with_the_same_attempt_number() -> None:
     run = Run(job("s")).end("s", Waits(until_us=T0 + 60 * SECOND_US, resumes=True)).wake()
     assert [(start.number, start.resumed) for start in run.step.start] == [(1, True)]
     assert run.end("s", OK).status is Status.SUCCEEDED
@@ -62,7 +62,7 @@ def test_waiting_tasks_of_an_aborted_group_are_canceled() -> None:
         (ReasonCode.EXECUTION_TIMEOUT, Status.FAILED),
     ],
 )
-def test_a_stop_ends_everything_that_runs_and_starts_nothing_more(code: ReasonCode, status: Status) -> None:
+def test_a_stop_cancels_running_tasks_and_starts_nothing(code: ReasonCode, status: Status) -> None:
     clean_up = Task(name="z", target=TARGET, settings=OWN_CONTINUE)
     run = Run(job("a", "b", clean_up))
     run.take(stop(run.layout, run.step.group, code, run.now_us))
@@ -81,7 +81,7 @@ def test_a_stop_of_a_sleeping_execution_ends_it_at_once() -> None:
     assert run.step.end.reason.message == "Ann canceled it."
 
 
-def test_what_succeeded_in_spite_of_a_stop_has_succeeded() -> None:
+def test_a_task_that_succeeds_after_a_stop_has_succeeded() -> None:
     run = Run(job("a"))
     run.take(stop(run.layout, run.step.group, ReasonCode.CANCELED, run.now_us)).end("a", OK)
     assert run.status is Status.SUCCEEDED
@@ -93,11 +93,11 @@ def test_only_some_reasons_stop_an_execution() -> None:
         stop(run.layout, run.step.group, ReasonCode.OVERLAP, run.now_us)
 
 
-def test_the_execution_timeout_counts_work_and_not_waiting() -> None:
+def test_the_execution_timeout_counts_work_but_not_waits() -> None:
     run = Run(job("a", "b", mode=Mode.PARALLEL, execution_timeout_us=10 * SECOND_US))
     assert run.step.deadline_us == T0 + 10 * SECOND_US
     run.end("a", Waits(until_us=T0 + 500 * SECOND_US))
-    assert run.step.deadline_us == T0 + 10 * SECOND_US  # two at once are not counted twice
+    assert run.step.deadline_us == T0 + 10 * SECOND_US  # time is counted once while two tasks run
     run.end("b", BAD)
     assert (run.step.asleep, run.step.group.worked_us) == (True, 2 * SECOND_US)
     assert Run(run.layout).end("a", Waits(signal="go")).end("b", BAD).step.deadline_us is None
@@ -106,10 +106,10 @@ def test_the_execution_timeout_counts_work_and_not_waiting() -> None:
     assert Run(job("a", execution_timeout_us=0)).step.deadline_us is None
 
 
-# --- the rest
+# --- invalid outcomes, replays, reports
 
 
-def test_an_outcome_of_what_does_not_run_is_refused() -> None:
+def test_an_outcome_of_a_task_that_does_not_run_is_rejected() -> None:
     run = Run(job("a", "b"))
     with pytest.raises(ValueError, match="is not running"):
         run.end("b", OK)
@@ -119,33 +119,33 @@ def test_an_outcome_of_what_does_not_run_is_refused() -> None:
         wake_tasks(job("a"), run.step.group, T0)
 
 
-def test_a_replay_carries_over_what_succeeded() -> None:
+def test_a_replay_keeps_the_results_of_succeeded_tasks() -> None:
     layout = job("a", "b", "c")
     step = begin(layout, T0, done={"a": 41})
     assert [start.task for start in step.start] == ["b"]
     assert step.group.tasks[0].result == 41
 
 
-def test_every_outcome_is_recorded_as_an_attempt_that_ended_or_goes_on() -> None:
+def test_every_outcome_has_an_attempt_status_or_continues() -> None:
     recorded = [attempt_status(o) for o in (OK, BAD, TimedOut(), Canceled(), Lost(), Released(), Waits(signal="x"))]
     assert recorded == [*(status for status in AttemptStatus if status is not AttemptStatus.RUNNING), None, None]
 
 
-def test_the_report_tells_all() -> None:
+def test_the_report_summarises_every_task() -> None:
     run = Run(job("a", task("b", retry=ONCE), "c", "d", mode=Mode.PARALLEL)).end("a", OK)
     run.end("c", BAD).end("b", BAD).end("d", Canceled())
-    found = build_report(run.layout, run.step.group, run.step.end)
-    assert (found.strategy, found.status, found.code) == (OnFailure.FAIL_FAST, "failed", ReasonCode.TASK_FAILED)
-    assert found.message == 'Task "b" failed: boom'
-    assert [(task.name, task.status, task.attempts, task.worked_us // SECOND_US) for task in found.tasks] == [
+    report = build_report(run.layout, run.step.group, run.step.end)
+    assert (report.strategy, report.status, report.code) == (OnFailure.FAIL_FAST, "failed", ReasonCode.TASK_FAILED)
+    assert report.message == 'Task "b" failed: boom'
+    assert [(task.name, task.status, task.attempts, task.worked_us // SECOND_US) for task in report.tasks] == [
         ("a", "succeeded", 1, 1),
         ("b", "failed", 1, 3),
         ("c", "canceled", 1, 2),
         ("d", "canceled", 1, 4),
     ]
-    assert [(stopped.code, stopped.by, stopped.tasks) for stopped in found.stopped] == [
+    assert [(stopped.code, stopped.by, stopped.tasks) for stopped in report.stopped] == [
         (ReasonCode.TASK_FAILED, "b", ("c", "d"))
     ]
-    assert (found.began_us, found.finished_us, found.worked_us) == (T0, T0 + 4 * SECOND_US, 4 * SECOND_US)
-    assert msgspec.json.decode(msgspec.json.encode(found), type=Report) == found
+    assert (report.began_us, report.finished_us, report.worked_us) == (T0, T0 + 4 * SECOND_US, 4 * SECOND_US)
+    assert msgspec.json.decode(msgspec.json.encode(report), type=Report) == report
     assert build_report(run.layout, Run(run.layout).step.group, None).status is None

@@ -11,8 +11,8 @@ from chronos.core.shortage import build_offer, explain_shortage
 
 def node(name: str = "vm", **fields: Any) -> Node:
     queues, functions = fields.pop("queues", None), fields.pop("functions", ())
-    values: dict[str, Any] = {"slots": 8, "offer": build_offer(queues, functions).text} | fields
-    return Node(number=1, name=name, incarnation=b"x", beat=0, started_us=0, beat_us=0, **values)
+    merged: dict[str, Any] = {"slots": 8, "offer": build_offer(queues, functions).text} | fields
+    return Node(number=1, name=name, incarnation=b"x", beat=0, started_us=0, beat_us=0, **merged)
 
 
 @pytest.mark.parametrize(

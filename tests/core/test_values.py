@@ -1,4 +1,4 @@
-"""Records, ids, settings and decisions: the parts of the core that are not about time."""
+"""Ids, statuses, settings and policy."""
 
 from itertools import product
 from uuid import UUID, uuid5
@@ -51,7 +51,7 @@ def test_job_and_task_ids_are_uuids_of_version_5() -> None:
     assert UUID(bytes=ids.task_id(JOB, "extract")) == uuid5(UUID(bytes=JOB), "task\0extract")
 
 
-def test_a_name_created_anew_is_another_job() -> None:
+def test_a_reused_name_is_another_job() -> None:
     others = {ids.job_id("default", "report", 2), ids.job_id("other", "report", 1), ids.job_id("default", "reports", 1)}
     assert len(others | {JOB}) == 4
 
@@ -69,9 +69,9 @@ def test_execution_ids_sort_by_time(a: int, b: int) -> None:
     assert one < ids.id_floor(a + 1_000_000)
 
 
-def test_causes_have_ids_of_their_own() -> None:
+def test_every_cause_has_its_own_ids() -> None:
     request = bytes(16)
-    found = {
+    execution_ids = {
         ids.scheduled_execution_id(JOB, T0),
         ids.requested_execution_id(JOB, Cause.MANUAL, T0, request),
         ids.requested_execution_id(JOB, Cause.REPLAY, T0, request),
@@ -81,29 +81,33 @@ def test_causes_have_ids_of_their_own() -> None:
         ids.span_id(JOB, T0, int(Status.MISSED)),
         ids.span_id(JOB, T0, int(Status.SKIPPED)),
     }
-    assert len(found) == 8
+    assert len(execution_ids) == 8
     assert len({ids.attempt_id(JOB, task, number) for task, number in product("ab", (1, 2))}) == 4
 
 
 @given(INSTANTS, st.lists(INSTANTS, min_size=2, max_size=5, unique_by=lambda us: us >> 17))
-def test_ids_of_one_millisecond_are_in_the_order_of_instants(at_us: int, instants_us: list[int]) -> None:
-    found = [ids.requested_execution_id(JOB, Cause.BACKFILL, at_us, b"a request", us) for us in sorted(instants_us)]
-    assert found == sorted(found)
+def test_ids_of_one_millisecond_sort_by_instant(at_us: int, instants_us: list[int]) -> None:
+    execution_ids = [
+        ids.requested_execution_id(JOB, Cause.BACKFILL, at_us, b"a request", us) for us in sorted(instants_us)
+    ]
+    assert execution_ids == sorted(execution_ids)
     now = ids.requested_execution_id(JOB, Cause.MANUAL, at_us, b"another")
-    for id_ in (*found, now):
+    for id_ in (*execution_ids, now):
         assert (UUID(bytes=id_).version, UUID(bytes=id_).variant) == (8, "specified in RFC 4122")
         assert int.from_bytes(id_[:6]) == at_us // 1000
         assert id_ <= now
 
 
-def test_ids_of_triggers_are_in_the_order_of_microseconds() -> None:
+def test_ids_of_triggers_sort_by_microsecond() -> None:
     start_us = T0 - T0 % 1000
-    found = [ids.requested_execution_id(JOB, Cause.MANUAL, start_us + us, bytes([us % 256])) for us in range(1000)]
-    assert found == sorted(found)
+    execution_ids = [
+        ids.requested_execution_id(JOB, Cause.MANUAL, start_us + us, bytes([us % 256])) for us in range(1000)
+    ]
+    assert execution_ids == sorted(execution_ids)
 
 
-def test_ids_that_other_releases_compute_too_stay() -> None:
-    """Scheduled runs, and runs after others: whichever node comes first, it is the same execution."""
+def test_ids_of_scheduled_and_dependency_runs_never_change() -> None:
+    """Nodes of different releases must compute the same id."""
     assert ids.scheduled_execution_id(JOB, T0).hex() == "01a3185c500088c391afe4573ed0e46c"
     assert ids.requested_execution_id(JOB, Cause.DEPENDENCY, T0, bytes(16)).hex() == "01a3185c50008a24a64fc1fc0dcae108"
 
@@ -140,18 +144,22 @@ def test_every_reason_has_a_sentence() -> None:
 # --- settings
 
 
-def test_settings_fall_like_css() -> None:
+def test_a_lower_level_overrides_settings_of_an_upper_one() -> None:
     server = Settings(retry=Retry(max_attempts=5), priority=7)
     job = Settings(retry=Retry(initial_us=9), overlap=Overlap.QUEUE, recovery=Recovery(strategy=RecoveryStrategy.ALL))
     task = Settings(on_failure=OnFailure.CONTINUE, retry=Retry(max_attempts=1))
-    found = resolve_settings(server, job, task)
-    assert (found.max_attempts, found.retry_initial_us, found.retry_multiplier) == (1, 9, 2.0)
-    assert (found.priority, found.overlap, found.on_failure) == (7, Overlap.QUEUE, OnFailure.CONTINUE)
-    assert (found.recovery, found.recovery_max_count, found.mode) == (RecoveryStrategy.ALL, 100, Mode.SEQUENTIAL)
+    effective = resolve_settings(server, job, task)
+    assert (effective.max_attempts, effective.retry_initial_us, effective.retry_multiplier) == (1, 9, 2.0)
+    assert (effective.priority, effective.overlap, effective.on_failure) == (7, Overlap.QUEUE, OnFailure.CONTINUE)
+    assert (effective.recovery, effective.recovery_max_count, effective.mode) == (
+        RecoveryStrategy.ALL,
+        100,
+        Mode.SEQUENTIAL,
+    )
     assert resolve_settings() == resolve_settings(DEFAULTS)
 
 
-def test_a_level_keeps_only_what_it_sets() -> None:
+def test_a_level_stores_only_its_own_settings() -> None:
     spec = JobSpec(
         schedule=ScheduleSpec(text="0 9 * * *"),
         tasks=(Task(name="a", target=Target(kind="http", options={"url": "x"})),),
@@ -163,7 +171,7 @@ def test_a_level_keeps_only_what_it_sets() -> None:
     assert msgspec.json.decode(text, type=JobSpec) == spec
 
 
-SOME = st.builds(
+SETTINGS = st.builds(
     Settings,
     priority=st.none() | st.integers(1, 10),
     overlap=st.none() | st.sampled_from(Overlap),
@@ -172,7 +180,7 @@ SOME = st.builds(
 )
 
 
-@given(SOME, SOME, SOME)
+@given(SETTINGS, SETTINGS, SETTINGS)
 def test_merging_is_associative(a: Settings, b: Settings, c: Settings) -> None:
     assert merge(merge(a, b), c) == merge(a, merge(b, c))
     assert resolve_settings(a, b, c) == resolve_settings(merge(a, b), c)
@@ -185,7 +193,7 @@ def test_merging_is_associative(a: Settings, b: Settings, c: Settings) -> None:
 @pytest.mark.parametrize("key_full", [False, True])
 @pytest.mark.parametrize("requested", [False, True])
 @pytest.mark.parametrize("overlap", list(Overlap))
-def test_admission(overlap: Overlap, requested: bool, key_full: bool, held: bool) -> None:
+def test_admission_runs_queues_skips_or_refuses(overlap: Overlap, requested: bool, key_full: bool, held: bool) -> None:
     for limit, queue_max, active, queued in product((0, 1, 2), (0, 1, 2), (0, 1, 2), (0, 1, 2)):
         verdict = admit(
             overlap=overlap,
@@ -198,8 +206,8 @@ def test_admission(overlap: Overlap, requested: bool, key_full: bool, held: bool
             held=held,
         )
         fits = limit == UNLIMITED or active < limit
-        most = queue_max if not held else limit + queue_max - active if limit else queued + 1
-        room = queued < most or (overlap is Overlap.REPLACE and queued == 0)
+        max_queued = queue_max if not held else limit + queue_max - active if limit else queued + 1
+        room = queued < max_queued or (overlap is Overlap.REPLACE and queued == 0)
         if fits and not key_full and not held:
             assert verdict is AdmissionVerdict.RUN
         elif overlap is Overlap.SKIP and not requested and (queued > 0 or not fits):
@@ -210,21 +218,21 @@ def test_admission(overlap: Overlap, requested: bool, key_full: bool, held: bool
             assert verdict is (AdmissionVerdict.REFUSE if requested else AdmissionVerdict.SKIP_FULL)
 
 
-def test_a_pause_holds_what_comes_by_itself_and_what_was_there() -> None:
+def test_a_pause_holds_automatic_and_earlier_executions() -> None:
     requested = {Cause.MANUAL, Cause.REPLAY, Cause.BACKFILL}
     for cause in Cause:
         assert is_held(cause, before=False) is (cause not in requested)
         assert is_held(cause, before=True) is (cause is not Cause.MANUAL)
 
 
-def test_a_limit_counts_only_under_allow() -> None:
+def test_a_limit_applies_only_under_allow() -> None:
     limited = Settings(concurrency=Concurrency(limit=4, key="{{ payload.tenant }}"))
     allowed = build_gate_spec(resolve_settings(limited, Settings(overlap=Overlap.ALLOW)), "lane")
-    assert (allowed.limit, allowed.keyed, allowed.lane) == (UNLIMITED, True, "lane"), "it is that of each key"
+    assert (allowed.limit, allowed.keyed, allowed.lane) == (UNLIMITED, True, "lane"), "the limit applies per key"
     assert build_gate_spec(resolve_settings(limited), "lane").limit == 1
 
 
-def test_a_step_of_priority_is_a_minute_of_waiting() -> None:
+def test_a_step_of_priority_equals_a_minute_of_waiting() -> None:
     assert rank(T0, 6) == rank(T0 - 60_000_000, 5)
 
 
@@ -241,13 +249,13 @@ def test_backoff_grows_to_its_cap_with_a_little_jitter() -> None:
     assert [retry_delay_us(exact, n, JOB) for n in (1, 2, 3)] == [1_000_000, 2_000_000, 4_000_000]
 
 
-def test_how_often_to_try() -> None:
+def test_max_attempts_limits_the_attempts() -> None:
     assert [has_attempts_left(resolve_settings(), n) for n in (1, 2, 3)] == [True, True, False]
     assert has_attempts_left(resolve_settings(Settings(retry=Retry(max_attempts=UNLIMITED))), 10**6)
     assert not has_attempts_left(resolve_settings(Settings(retry=Retry(max_attempts=1))), 1)
 
 
-def test_ids_of_many_jobs_are_those_of_each() -> None:
+def test_ids_of_many_jobs_equal_single_ids() -> None:
     jobs = [("default", "a", 1), ("other", "ä", 2), ("default", "b" * 200, 10**9)]
     assert ids.job_ids(jobs) == [ids.job_id(*job) for job in jobs]
     assert ids.job_ids([]) == []

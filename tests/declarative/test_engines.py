@@ -39,7 +39,7 @@ async def wait_for_cron_of_this_minute() -> str:
 async def wait_until(condition: Callable[[], bool]) -> None:
     """Wait until a condition holds, at most 70 s."""
     async with asyncio.timeout(70):
-        while not condition():  # noqa: ASYNC110 - there is no event to wait for
+        while not condition():  # noqa: ASYNC110 - it cannot wait for an event
             await asyncio.sleep(0.01)
 
 
@@ -125,13 +125,13 @@ def test_a_task_whose_process_was_killed_starts_again_at_once(any_url: str) -> N
 
 @pytest.mark.chaos
 def test_a_process_killed_while_overriding_leaves_all_changes_or_none(any_url: str) -> None:
-    dice, generation = random.Random(7), 0
+    rng, generation = random.Random(7), 0
     for _ in range(8):
         command = [sys.executable, "-m", "tests.declarative.override_process", any_url, str(generation)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as program:
             assert program.stdout is not None
             written = int(program.stdout.readline())
-            time.sleep(dice.uniform(0, 0.3))
+            time.sleep(rng.uniform(0, 0.3))
             program.kill()
             written = max([written, *(int(line) for line in program.stdout if line.endswith("\n"))])
         states = asyncio.run(read_states(any_url))

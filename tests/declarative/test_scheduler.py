@@ -259,7 +259,7 @@ def test_unexpected_errors_are_wrapped_with_their_cause() -> None:
     async def scenario(host: SchedulerHost) -> None:
         scheduler = Scheduler("mongodb://nowhere", host.clock, "UTC", host.events.append)
         with pytest.raises(
-            SchedulerInitializationError, match=r"^Cannot initialize scheduler: mongodb://nowhere"
+            SchedulerInitializationError, match=r'^Cannot initialize scheduler: unknown store "mongodb://nowhere"'
         ) as caught:
             await scheduler.initialize([host.task()])
         assert isinstance(caught.value.details["cause"], Invalid)

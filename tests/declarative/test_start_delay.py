@@ -36,7 +36,7 @@ async def work() -> None:
 
 async def wait_until(condition: Callable[[], bool], seconds: float) -> None:
     async with asyncio.timeout(seconds):
-        while not condition():  # noqa: ASYNC110 - there is no event to wait for
+        while not condition():  # noqa: ASYNC110 - it cannot wait for an event
             await asyncio.sleep(0.05)
 
 

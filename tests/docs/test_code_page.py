@@ -1,4 +1,4 @@
-"""The page about the code is true: every function that it names exists."""
+"""Every function that the page about the code names exists."""
 
 import re
 from functools import reduce

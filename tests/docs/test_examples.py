@@ -15,8 +15,7 @@ COMMAND = re.compile(r"^\$ (chronosctl schedule .*)\n((?:(?!\$ ).*\n)*)", re.MUL
 
 
 def blocks(page: Path, *languages: str) -> list[str]:
-    found = BLOCK.findall(page.read_text())
-    return [text for language, text in found if language in languages]
+    return [text for language, text in BLOCK.findall(page.read_text()) if language in languages]
 
 
 def name(page: Path) -> str:

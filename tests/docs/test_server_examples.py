@@ -54,7 +54,8 @@ def contains(actual: Any, shown: Any) -> bool:
             and all(contains(item, expected) for item, expected in zip(actual, shown, strict=True))
         )
     if isinstance(shown, str) and "…" in shown:
-        return shown == "…" or (isinstance(actual, str) and matches(shown + "\n", actual + "\n"))
+        pattern = ".*".join(re.escape(part) for part in shown.split("…"))
+        return shown == "…" or (isinstance(actual, str) and re.fullmatch(pattern, actual, re.DOTALL) is not None)
     return bool(actual == shown)
 
 

@@ -1,4 +1,4 @@
-"""What the tests from end to end share: one server a module and engine, and new databases."""
+"""Fixtures of the end-to-end tests: one server per module and engine, and new databases."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ CONFIG = {
 
 @pytest.fixture(scope="module", params=ENGINES)
 def store_url(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Where the servers of a module keep their jobs, on each engine in turn."""
+    """The store of a module's servers, on each engine in turn."""
     if request.param == "sqlite":
         yield "sqlite:///chronos-data/chronos.db"
         return
@@ -37,7 +37,7 @@ def store_url(request: pytest.FixtureRequest) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def start_again(store_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Process]]:
-    """Starts servers on the module's store, one after another; what still runs in the end is killed."""
+    """A function that starts servers on the module's store, one after the other. All are killed at the end."""
     folder: Path = tmp_path_factory.mktemp("server")
     (folder / "chronos.yaml").write_text(json.dumps(CONFIG))
     started: list[Process] = []
@@ -53,5 +53,5 @@ def start_again(store_url: str, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 @pytest.fixture(scope="module")
 def api(start_again: Callable[[], Process]) -> Client:
-    """The module's server, asked by somebody who may do everything."""
+    """A client of the module's server, as an administrator."""
     return Client(start_again())

@@ -31,15 +31,15 @@ USUAL = ("Host", "User-Agent", "Accept", "Content-", "X-Chronos", "Idempotency",
 
 
 class Echo(BaseHTTPRequestHandler):
-    """Fails, and says all that it was asked, in headers and in the body."""
+    """A handler that fails and echoes the request in headers and body."""
 
     protocol_version = "HTTP/1.1"
 
     def do_POST(self) -> None:
         sent = self.rfile.read(int(self.headers.get("Content-Length", "0"))).decode()
         own = {name: value for name, value in self.headers.items() if not name.startswith(USUAL)}
-        said = {"own": own, "path": self.path, "headers": dict(self.headers.items()), "body": sent}
-        body = json.dumps(said).encode()
+        echo = {"own": own, "path": self.path, "headers": dict(self.headers.items()), "body": sent}
+        body = json.dumps(echo).encode()
         self.send_response(500)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
@@ -52,7 +52,7 @@ class Echo(BaseHTTPRequestHandler):
         self.do_POST()
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Keep quiet."""
+        """Print nothing."""
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def echo() -> Iterator[str]:
 
 
 class Canaries:
-    """Credentials, each of them once, with the place where it stands."""
+    """Unique credentials, each with the place where it is used."""
 
     def __init__(self) -> None:
         self.by_secret: dict[str, str] = {}
@@ -79,18 +79,18 @@ class Canaries:
     def url(self, place: str) -> str:
         return f"postgres://robot:{self(place)}@db.example.com/orders"
 
-    def found_in(self, text: str) -> list[str]:
-        """The places whose credentials a text gives away, as they are or as they may be written."""
+    def find_in(self, text: str) -> list[str]:
+        """The places whose credentials appear in a text, plain or encoded."""
         return [place for one, place in self.by_secret.items() if any(form in text for form in _forms(one))]
 
 
 def _forms(secret: str) -> tuple[str, ...]:
-    whole = b64encode(secret.encode()).decode()
-    return secret, quote(secret), whole.rstrip("=")[:-1]
+    encoded = b64encode(secret.encode()).decode()
+    return secret, quote(secret), encoded.rstrip("=")[:-1]
 
 
-def jobs_of(canary: Canaries, url: str) -> list[dict[str, Any]]:
-    """A job for each way to hold credentials."""
+def make_jobs(canary: Canaries, url: str) -> list[dict[str, Any]]:
+    """One job for each place that can have credentials."""
     auths = {
         "basic": {"type": "basic", "username": "ana", "password": canary("auth.password")},
         "user-only": {"type": "basic", "username": canary("auth.username")},
@@ -140,17 +140,17 @@ def jobs_of(canary: Canaries, url: str) -> list[dict[str, Any]]:
     return [{**one, "schedule": "manual", "max_retries": 0} for one in (*made, {"name": "hooked", **hooked})]
 
 
-def test_no_answer_shows_a_credential(start: Start, echo: str) -> None:
+def test_no_response_shows_a_credential(start: Start, echo: str) -> None:
     process = start("--node-id", "one", **VARIABLES).ready()
     api, canary = Client(process, None), Canaries()
-    seen: dict[str, str] = {}  # all that was answered, by what was asked
-    jobs = jobs_of(canary, echo)
-    before = [{**job, "tags": {"of": "yore"}} for job in jobs_of(canary, echo)]  # other credentials, for old versions
+    seen: dict[str, str] = {}  # responses by request
+    jobs = make_jobs(canary, echo)
+    before = [{**job, "tags": {"of": "yore"}} for job in make_jobs(canary, echo)]  # other credentials, for old versions
     executions = []
     for old, job in zip(before, jobs, strict=True):
-        seen[f"create {job['name']}"] = said(api, "POST", "/api/v1/jobs", old, status=201)
-        seen[f"dry run {job['name']}"] = said(api, "PUT", f"/api/v1/jobs/{job['name']}?dry_run=true", job)
-        seen[f"update {job['name']}"] = said(api, "PUT", f"/api/jobs/{job['name']}", job)
+        seen[f"create {job['name']}"] = read_text(api, "POST", "/api/v1/jobs", old, status=201)
+        seen[f"dry run {job['name']}"] = read_text(api, "PUT", f"/api/v1/jobs/{job['name']}?dry_run=true", job)
+        seen[f"update {job['name']}"] = read_text(api, "PUT", f"/api/jobs/{job['name']}", job)
         payload = {"payload": {"dsn": canary.url(f"the payload of a run of {job['name']}"), "host": "db.example.com"}}
         executions.append(api.trigger(job["name"], payload if job["name"] != "hooked" else None))
     ended = [api.ended(execution) for execution in executions]
@@ -158,11 +158,11 @@ def test_no_answer_shows_a_credential(start: Start, echo: str) -> None:
     assert "***" in api.get(f"/executions/{executions[0]}")["reason"]["message"]
 
     refs = [(job["name"], execution) for job, execution in zip(jobs, executions, strict=True)]
-    for path in paths(refs):
-        seen[path] = said(api, "GET", path)
-    seen["events"] = events(process, set(executions))
-    seen["apply"] = said(api, "POST", "/api/v1/apply?dry_run=true", {"jobs": jobs, "owner": "ana"})
-    seen["replay"] = said(api, "POST", f"/api/v1/executions/{executions[0]}/replay?dry_run=true")
+    for path in list_paths(refs):
+        seen[path] = read_text(api, "GET", path)
+    seen["events"] = read_events(process, set(executions))
+    seen["apply"] = read_text(api, "POST", "/api/v1/apply?dry_run=true", {"jobs": jobs, "owner": "ana"})
+    seen["replay"] = read_text(api, "POST", f"/api/v1/executions/{executions[0]}/replay?dry_run=true")
     for name, execution in refs:
         for command in (
             ("jobs", "get", name, "-o", "yaml"),
@@ -177,18 +177,18 @@ def test_no_answer_shows_a_credential(start: Start, echo: str) -> None:
     for noun in ("jobs", "executions", "dlq"):
         seen[f"{noun} list"] = ctl(process, noun, "list", "-o", "yaml")
     for job in jobs:
-        seen[f"delete {job['name']}"] = said(api, "DELETE", f"/api/v1/jobs/{job['name']}")
+        seen[f"delete {job['name']}"] = read_text(api, "DELETE", f"/api/v1/jobs/{job['name']}")
     process.send(signal.SIGTERM)
     process.wait()
-    seen["standard error"], seen["standard output"] = process.errors, process.greeting + process.rest()
+    seen["standard error"], seen["standard output"] = process.errors, process.banner + process.rest()
     assert "the server answered 500" in seen["standard error"]
 
-    shown = {asked: found for asked, text in seen.items() if (found := canary.found_in(text))}
+    shown = {request: places for request, text in seen.items() if (places := canary.find_in(text))}
     assert not shown
 
 
-def paths(refs: list[tuple[str, str]]) -> Iterator[str]:
-    """Every address that can be looked at, for every job and its run."""
+def list_paths(refs: list[tuple[str, str]]) -> Iterator[str]:
+    """Every path that can be read, for every job and its run."""
     for route in ROUTES:
         if route.method != "GET" or route.path.endswith("/events"):
             continue
@@ -201,14 +201,14 @@ def paths(refs: list[tuple[str, str]]) -> Iterator[str]:
             yield from (path.replace("{version}", version) for version in ("1", "2"))
 
 
-def said(api: Client, method: str, path: str, body: Any = None, status: int = 200) -> str:
+def read_text(api: Client, method: str, path: str, body: Any = None, status: int = 200) -> str:
     reply = api.call(method, path, body)
     assert reply.status == status, (method, path, reply.status, reply.body)
     return json.dumps(dict(reply.headers)) + reply.body.decode()
 
 
-def events(process: Process, executions: set[str]) -> str:
-    """What the stream of events says, until it has told of these."""
+def read_events(process: Process, executions: set[str]) -> str:
+    """Read the event stream until it has reported these executions."""
     connection = http.client.HTTPConnection(urlsplit(process.url).netloc, timeout=PATIENCE_S)
     connection.request("GET", f"/api/v1/events?after=1-{'0' * 32}")
     response = connection.getresponse()

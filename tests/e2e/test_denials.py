@@ -14,9 +14,9 @@ def test_a_failed_login_is_logged_counted_and_audited(api: Client) -> None:
     for _ in range(2):
         assert viewer.call("POST", f"{V1}/jobs/nightly/trigger").status == 403
     found = api.until("/audit", lambda page: {"failed login", "denied"} <= {one["action"] for one in page["items"]})
-    said = {one["action"]: one for one in found["items"]}
-    assert (said["failed login"]["subject"], said["failed login"]["origin"]) == ("mallory", "127.0.0.1")
-    assert (said["denied"]["actor"], said["denied"]["subject"]) == (
+    entries = {one["action"]: one for one in found["items"]}
+    assert (entries["failed login"]["subject"], entries["failed login"]["origin"]) == ("mallory", "127.0.0.1")
+    assert (entries["denied"]["actor"], entries["denied"]["subject"]) == (
         "token:viewer",
         "POST /api/v1/jobs/nightly/trigger",
     )

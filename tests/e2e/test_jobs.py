@@ -1,11 +1,11 @@
-"""Jobs over a real socket, on a real server with each engine: every call of the contract that is about them."""
+"""Jobs over HTTP, on a real server with each engine: every request that concerns jobs."""
 
 from typing import Any
 
 from tests.support.e2e_server import V1, Client, shape
 
 
-def test_create_look_and_the_answer_is_whole(api: Client) -> None:
+def test_a_created_job_is_returned_completely(api: Client) -> None:
     reply = api.call("POST", f"{V1}/jobs", shape("whole", schedule="0 9 * * 1-5", timezone="Europe/Paris"))
     assert (reply.status, reply.headers["ETag"]) == (201, '"1"')
     job = reply.json
@@ -18,7 +18,7 @@ def test_create_look_and_the_answer_is_whole(api: Client) -> None:
     assert (again.status, again.code) == (409, "conflict")
 
 
-def test_what_is_wrong_is_named(api: Client) -> None:
+def test_problems_name_the_field(api: Client) -> None:
     body = {"name": "no good", "schedule": "0 25 * * *", "comand": {"argv": ["true"]}}
     reply = api.call("POST", f"{V1}/jobs", body)
     assert (reply.status, reply.code) == (422, "invalid_job")
@@ -52,11 +52,11 @@ def test_lists_have_pages_and_filters(api: Client) -> None:
     assert {"name": "paged"} in api.get("/namespaces")["items"]
 
 
-def test_many_at_once_each_for_itself(api: Client) -> None:
+def test_bulk_creation_handles_each_job_on_its_own(api: Client) -> None:
     jobs: list[Any] = [shape(f"bulk-{number}") for number in range(50)]
-    said = api.post("/jobs/bulk", {"jobs": [*jobs, {"name": "bulk-bad"}]})
-    assert (said["created"], said["failed"], len(said["results"])) == (50, 1, 51)
-    assert [one["result"] for one in said["results"]] == ["created"] * 50 + ["failed"]
+    reply = api.post("/jobs/bulk", {"jobs": [*jobs, {"name": "bulk-bad"}]})
+    assert (reply["created"], reply["failed"], len(reply["results"])) == (50, 1, 51)
+    assert [one["result"] for one in reply["results"]] == ["created"] * 50 + ["failed"]
     jobs[7]["description"] = "another"
     again = api.post("/jobs/bulk", {"jobs": jobs})
     assert (again["unchanged"], again["changed"]) == (49, 1)
@@ -83,7 +83,7 @@ def test_apply_is_all_or_nothing(api: Client) -> None:
     assert [job["name"] for job in api.get(f"/jobs{space}")["items"]] == ["keep"]
 
 
-def test_put_patch_and_delete_honour_what_the_client_knows(api: Client) -> None:
+def test_put_patch_and_delete_honour_if_match(api: Client) -> None:
     path = f"{V1}/jobs/edited"
     made = api.call("PUT", path, shape("edited"))
     assert (made.status, made.headers["ETag"]) == (201, '"1"')
@@ -107,7 +107,7 @@ def test_put_patch_and_delete_honour_what_the_client_knows(api: Client) -> None:
     assert api.call("DELETE", path, If_Match='"1"').status == 412
 
 
-def test_switches(api: Client) -> None:
+def test_pause_resume_disable_and_enable(api: Client) -> None:
     api.create("switched", schedule="0 * * * *")
 
     def switch(verb: str, body: Any = None) -> tuple[str, bool]:
@@ -123,7 +123,7 @@ def test_switches(api: Client) -> None:
     assert len(api.get("/jobs/switched/next?count=3")["items"]) == 3
 
 
-def test_versions(api: Client) -> None:
+def test_versions_are_listed_and_rolled_back(api: Client) -> None:
     api.create("versioned", schedule="0 9 * * *")
     api.call("PATCH", f"{V1}/jobs/versioned", {"schedule": "0 10 * * *"})
     assert [one["version"] for one in api.get("/jobs/versioned/versions")["items"]] == [2, 1]
@@ -137,7 +137,7 @@ def test_versions(api: Client) -> None:
     assert api.call("GET", f"{V1}/jobs/versioned/versions/9").status == 404
 
 
-def test_the_same_name_in_another_namespace(api: Client) -> None:
+def test_a_name_is_unique_per_namespace(api: Client) -> None:
     here = api.create("twin", description="here")
     there = api.post("/jobs?namespace=other", shape("twin", description="there"), 201)
     assert here["id"] != there["id"]
@@ -147,20 +147,20 @@ def test_the_same_name_in_another_namespace(api: Client) -> None:
     assert api.get("/jobs/twin")["description"] == "here"
 
 
-def test_a_preview_and_the_guide_s_paths(api: Client) -> None:
-    said = api.post("/schedule/preview", {"schedule": "every weekday at 9", "timezone": "Europe/Paris", "count": 2})
-    assert len(said["next"]) == 2
-    assert "09:00" in said["words"]
-    made = api.call(
+def test_schedule_preview_and_alternative_paths(api: Client) -> None:
+    preview = api.post("/schedule/preview", {"schedule": "every weekday at 9", "timezone": "Europe/Paris", "count": 2})
+    assert len(preview["next"]) == 2
+    assert "09:00" in preview["words"]
+    created = api.call(
         "POST", "/api/jobs", {"name": "guided", "cron_expression": "0 0 * * *", "command": {"argv": ["true"]}}
     )
-    assert made.status == 201
-    assert (made.json["job_id"], made.json["status"]) == (made.json["id"], "ACTIVE")
-    assert made.json["next_run_time"] == made.json["next_run_at"]
-    asked = api.call("POST", "/api/jobs/guided/trigger").json
-    api.ended(asked["execution_id"])
+    assert created.status == 201
+    assert (created.json["job_id"], created.json["status"]) == (created.json["id"], "ACTIVE")
+    assert created.json["next_run_time"] == created.json["next_run_at"]
+    triggered = api.call("POST", "/api/jobs/guided/trigger").json
+    api.ended(triggered["execution_id"])
     [run] = api.call("GET", "/api/jobs/guided/executions").json["items"]
-    assert (run["execution_id"], run["status"]) == (asked["execution_id"], "SUCCESS")
+    assert (run["execution_id"], run["status"]) == (triggered["execution_id"], "SUCCESS")
     assert run["completed_at"] == run["finished_at"]
 
 

@@ -1,4 +1,4 @@
-"""What nobody should send, byte by byte, and what many send at once: it is answered, and the server goes on."""
+"""Malformed and concurrent requests: each gets a response, and the server keeps working."""
 
 import socket
 import time
@@ -18,7 +18,7 @@ JSON = b"Content-Type: application/json\r\n"
 
 @pytest.fixture(scope="module")
 def server(api: Client) -> Iterator[Process]:
-    """The module's server; in the end it is well, and its log does not complain about what others did."""
+    """The module's server. At the end it works, and its log has no complaints about clients."""
     yield api.process
     assert api.process.get("/readyz")[0] == 200
     assert "Traceback" not in api.process.errors
@@ -26,7 +26,7 @@ def server(api: Client) -> Iterator[Process]:
 
 
 def send(server: Process, request: bytes) -> bytes:
-    """The first line of what comes back."""
+    """Send bytes. Returns the first line of the response."""
     place = urlsplit(server.url)
     with socket.create_connection((str(place.hostname), int(place.port or 0)), timeout=PATIENCE_S) as connection:
         connection.sendall(request)
@@ -81,25 +81,25 @@ WEIRD: dict[str, tuple[bytes, int]] = {
 
 
 @pytest.mark.parametrize(("request_", "status"), WEIRD.values(), ids=list(WEIRD))
-def test_bytes_that_make_no_sense(server: Process, request_: bytes, status: int) -> None:
+def test_malformed_requests_get_the_expected_status(server: Process, request_: bytes, status: int) -> None:
     assert b" %d " % status in send(server, request_)
 
 
-def test_an_odd_host_is_not_ours_where_everybody_may_come_in(start: Callable[..., Process]) -> None:
+def test_an_unknown_host_is_refused_on_a_server_without_login(start: Callable[..., Process]) -> None:
     server = start().ready()
     for host in (b"[::1", b"evil.example"):
         assert b" 403 " in send(server, b"GET /healthz HTTP/1.1\r\nHost: " + host + b"\r\n" + CLOSE + b"\r\n")
     assert "Traceback" not in server.errors
 
 
-def test_half_a_character_is_answered_in_kind(server: Process, api: Client) -> None:
+def test_a_lone_surrogate_is_handled(server: Process, api: Client) -> None:
     bulk = api.call("POST", f"{V1}/jobs/bulk", rb'{"jobs": [{"name": "\ud800"}]}')
     assert (bulk.status, bulk.json["failed"]) == (200, 1)
     for path, body in (("/apply", rb'{"\ud800": 1, "jobs": []}'), ("/jobs", rb'{"\ud800": 1}')):
         assert api.call("POST", V1 + path, body).status == 422
 
 
-def test_who_hangs_up_or_never_ends_holds_nobody_up(server: Process, api: Client) -> None:
+def test_clients_that_disconnect_or_never_finish_block_no_others(server: Process, api: Client) -> None:
     place = urlsplit(server.url)
     head = get(b"/api/v1/jobs", JSON + b"Content-Length: 100\r\n", method=b"POST")
     slow = [socket.create_connection((str(place.hostname), int(place.port or 0))) for _ in range(100)]
@@ -111,16 +111,16 @@ def test_who_hangs_up_or_never_ends_holds_nobody_up(server: Process, api: Client
     assert api.call("GET", f"{V1}/jobs").status == 200
 
 
-def at_once(call: Callable[[int], int], count: int = 24) -> Counter[int]:
-    """How often each status came, of so many calls by several clients."""
+def call_concurrently(call: Callable[[int], int], count: int = 24) -> Counter[int]:
+    """Make ``count`` calls from several clients. Returns how often each status came."""
     with ThreadPoolExecutor(12) as clients:
         return Counter(clients.map(call, range(count)))
 
 
-def test_one_of_many_who_know_the_same_version_wins(server: Process, api: Client) -> None:
+def test_one_of_many_changes_to_the_same_version_succeeds(server: Process, api: Client) -> None:
     api.create("raced")
     for version in (1, 2):
-        statuses = at_once(
+        statuses = call_concurrently(
             lambda n, version=version: (
                 api.call(  # type: ignore[misc]
                     "PUT", f"{V1}/jobs/raced", shape("raced", description=f"{version}-{n}"), If_Match=f'"{version}"'
@@ -131,21 +131,23 @@ def test_one_of_many_who_know_the_same_version_wins(server: Process, api: Client
     assert api.get("/jobs/raced")["version"] == 3
 
 
-def test_changes_that_do_not_quarrel_are_all_made(server: Process, api: Client) -> None:
+def test_independent_changes_all_succeed(server: Process, api: Client) -> None:
     api.create("patched")
-    assert at_once(lambda n: api.call("PATCH", f"{V1}/jobs/patched", {"tags": {f"k{n}": ""}}).status) == {200: 24}
+    assert call_concurrently(lambda n: api.call("PATCH", f"{V1}/jobs/patched", {"tags": {f"k{n}": ""}}).status) == {
+        200: 24
+    }
     assert len(api.get("/jobs/patched")["tags"]) == 24
 
 
-def test_a_name_is_given_once(server: Process, api: Client) -> None:
-    assert at_once(lambda _: api.call("POST", f"{V1}/jobs", shape("wanted")).status) == {201: 1, 409: 23}
-    storm = at_once(
+def test_concurrent_creations_of_a_name_create_one_job(server: Process, api: Client) -> None:
+    assert call_concurrently(lambda _: api.call("POST", f"{V1}/jobs", shape("wanted")).status) == {201: 1, 409: 23}
+    storm = call_concurrently(
         lambda n: api.call("PUT" if n % 2 else "DELETE", f"{V1}/jobs/storm", shape("storm") if n % 2 else None).status
     )
     assert set(storm) <= {200, 201, 404}
 
 
-def test_deleted_while_it_runs(server: Process, api: Client) -> None:
+def test_a_running_job_can_be_deleted(server: Process, api: Client) -> None:
     api.create("doomed", command={"argv": ["sleep", "600"]})
     execution = api.trigger("doomed")
     api.until(f"/executions/{execution}", lambda one: one["status"] == "running")
@@ -156,7 +158,7 @@ def test_deleted_while_it_runs(server: Process, api: Client) -> None:
     assert api.call("POST", f"{V1}/executions/{execution}/replay").status == 404
 
 
-def test_as_large_as_it_may_be(server: Process, api: Client) -> None:
+def test_a_job_of_the_largest_size_is_accepted(server: Process, api: Client) -> None:
     own = {"text": "ä" * (128 * 1024 - 10)}
     assert api.create("large", payload=own, overlap="allow")["payload"] == own
     assert api.ended(api.trigger("large"))["status"] == "succeeded"
@@ -166,7 +168,7 @@ def test_as_large_as_it_may_be(server: Process, api: Client) -> None:
     assert [error["pointer"] for error in refused.json["errors"]] == ["/payload"]
 
 
-def test_what_was_read_can_be_sent_back(server: Process, api: Client) -> None:
+def test_a_job_can_be_sent_back_as_it_was_read(server: Process, api: Client) -> None:
     api.create("round", schedule="0 9 * * *", tags={"a": "b"}, retry={"max_attempts": 2}, concurrency={"limit": 3})
     read = api.get("/jobs/round")
     for method in ("PUT", "PATCH"):
@@ -174,8 +176,8 @@ def test_what_was_read_can_be_sent_back(server: Process, api: Client) -> None:
         assert (reply.status, reply.json["version"]) == (200, 1)
 
 
-def test_a_failing_request_does_not_hold_up_the_others(server: Process, api: Client) -> None:
-    """Whatever is said about it in the log is said quickly."""
+def test_failing_requests_do_not_delay_others(server: Process, api: Client) -> None:
+    """Logging them is quick."""
     began_s = time.monotonic()
     for _ in range(50):
         send(server, WEIRD["no gzip"][0])

@@ -1,4 +1,4 @@
-"""What a server acknowledged is there when it comes back, however it went; and the example configuration starts one."""
+"""Acknowledged changes survive every kind of stop, and the example configuration starts a server."""
 
 import json
 import signal
@@ -13,8 +13,8 @@ from tests.support.e2e_server import V1, Client, shape
 from tests.support.server_process import EXAMPLE, Process, free_port
 
 
-def everything(api: Client) -> dict[str, Any]:
-    """What anybody can look at: jobs with their versions, executions with their tries."""
+def read_everything(api: Client) -> dict[str, Any]:
+    """Jobs with their versions, and executions with their attempts."""
     jobs = api.get("/jobs?namespace=*&limit=1000")["items"]
     return {
         "jobs": jobs,
@@ -25,12 +25,12 @@ def everything(api: Client) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL], ids=["told to stop", "killed"])
-def test_what_was_acknowledged_is_there(start_again: Callable[[], Process], how: signal.Signals) -> None:
-    """Sent one after another, and the signal right behind the last answer."""
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["stopped", "killed"])
+def test_acknowledged_changes_survive_a_stop(start_again: Callable[[], Process], number: signal.Signals) -> None:
+    """Requests are sent one after the other, and the signal right after the last response."""
     first = start_again()
     api = Client(first)
-    name = f"n{how.value}"
+    name = f"n{number.value}"
     api.create(f"{name}-fails", command={"argv": ["false"]}, retry={"max_attempts": 1})
     api.ended(api.trigger(f"{name}-fails"))
     api.create(f"{name}-edited", schedule="0 9 * * *")
@@ -40,15 +40,15 @@ def test_what_was_acknowledged_is_there(start_again: Callable[[], Process], how:
     api.create(f"{name}-waits", wait={"signal": "go"})
     waits = api.trigger(f"{name}-waits")
     api.until(f"/executions/{waits}", lambda one: one["status"] == "waiting")
-    before = everything(api)
+    before = read_everything(api)
     last = api.create(f"{name}-last")
-    first.send(how)
-    assert first.wait() == (0 if how is signal.SIGTERM else -9)
+    first.send(number)
+    assert first.wait() == (0 if number is signal.SIGTERM else -9)
     second = start_again()
     again = Client(second)
     assert again.get(f"/jobs/{name}-last")["id"] == last["id"]
     assert again.call("DELETE", f"{V1}/jobs/{name}-last").status == 200
-    after = everything(again)
+    after = read_everything(again)
     for part in ("jobs", "versions", "executions", "dead letters"):
         assert after[part] == before[part]
     assert after["audit"][2:] == before["audit"]
@@ -62,7 +62,7 @@ def test_what_was_acknowledged_is_there(start_again: Callable[[], Process], how:
 def test_the_example_of_the_requirements_starts_a_server(
     start: Callable[..., Process], tmp_path: Path, make_database: Callable[..., str]
 ) -> None:
-    """On a store that its peers can share; it logs to stdout, and so the greeting is beside it."""
+    """The store can be shared, and logs go to stdout, next to the greeting."""
     (tmp_path / "chronos.yaml").write_text(EXAMPLE.read_text())
     port = free_port()
     arguments = ("--config", "chronos.yaml", "--store", make_database(), "--listen", f"127.0.0.1:{port}")
@@ -82,7 +82,7 @@ def test_the_example_of_the_requirements_starts_a_server(
     assert any("cluster.raft.peers is ignored" in line["event"] for line in lines)
 
 
-def test_a_creation_that_is_sent_again_to_a_new_server(start_again: Callable[[], Process]) -> None:
+def test_a_creation_repeated_at_a_restarted_server_creates_one_job(start_again: Callable[[], Process]) -> None:
     first = start_again()
     body = shape("once", schedule={"every": "1h"})
     made = Client(first).post("/jobs", body, 201, Idempotency_Key="k")

@@ -1,4 +1,4 @@
-"""Executions over a real socket, on a real server with each engine; and what a server says of itself."""
+"""Executions over HTTP, on a real server with each engine, and the server's own status."""
 
 import http.client
 import json
@@ -15,7 +15,7 @@ from tests.support.server_process import PATIENCE_S
 FAILS = {"command": {"argv": ["sh", "-c", "echo oh no; exit 3"]}, "retry": {"max_attempts": 1}}
 
 
-def test_trigger_look_and_read_what_it_wrote(api: Client) -> None:
+def test_a_triggered_run_has_a_record_and_output(api: Client) -> None:
     api.create("hello", command={"argv": ["echo", "hello"]})
     ran = api.ended(api.trigger("hello", {"payload": {"n": 1}}))
     assert (ran["status"], ran["trigger"], ran["job_name"], ran["job_version"]) == ("succeeded", "manual", "hello", 1)
@@ -43,14 +43,14 @@ def test_the_same_key_is_the_same_execution(api: Client) -> None:
     assert len(api.get("/jobs/keyed/executions")["items"]) == 2
 
 
-def test_now_runs_at_once(api: Client) -> None:
+def test_the_schedule_now_runs_at_once(api: Client) -> None:
     api.create("at-once", schedule="now")
     found = api.until("/jobs/at-once", lambda job: job["last_execution"] is not None)
     assert found["last_execution"]["job_name"] == "at-once"
     assert api.ended(found["last_execution"]["id"])["status"] == "succeeded"
 
 
-def test_a_schedule_starts_it(api: Client) -> None:
+def test_a_schedule_starts_runs(api: Client) -> None:
     api.create("ticking", schedule="every 1s")
     ran = api.until("/jobs/ticking/executions?status=succeeded", lambda page: len(page["items"]) >= 2)["items"]
     assert {one["trigger"] for one in ran} == {"schedule"}
@@ -59,12 +59,12 @@ def test_a_schedule_starts_it(api: Client) -> None:
     assert api.get(f"/executions/{ran[0]['id']}")["status"] == "succeeded"
 
 
-def test_backfill(api: Client) -> None:
+def test_a_backfill_runs_a_past_range(api: Client) -> None:
     api.create("filled", schedule="0 * * * *", overlap="allow")
     span = {"from": "2026-01-01T00:00:00Z", "to": "2026-01-01T03:00:00Z"}
-    said = api.post("/jobs/filled/backfill", span, 202)
-    assert said["count"] == 4
-    for execution in said["execution_ids"]:
+    backfill = api.post("/jobs/filled/backfill", span, 202)
+    assert backfill["count"] == 4
+    for execution in backfill["execution_ids"]:
         assert api.ended(execution)["trigger"] == "backfill"
     page = api.get("/jobs/filled/executions?limit=3")
     rest = api.get(f"/jobs/filled/executions?limit=3&cursor={page['next_cursor']}")
@@ -81,7 +81,7 @@ def test_a_signal_ends_a_wait(api: Client) -> None:
     assert api.ended(execution)["status"] == "succeeded"
 
 
-def test_cancel_what_runs(api: Client) -> None:
+def test_a_running_execution_is_canceled(api: Client) -> None:
     api.create("endless", command={"argv": ["sleep", "600"]})
     execution = api.trigger("endless")
     api.until(f"/executions/{execution}", lambda one: one["status"] == "running")
@@ -89,22 +89,22 @@ def test_cancel_what_runs(api: Client) -> None:
     api.post(f"/executions/{execution}/cancel", {"reason": "enough"}, 202)
     ended = api.ended(execution)
     assert (ended["status"], ended["reason"]["code"]) == ("canceled", "canceled")
-    assert api.post(f"/executions/{execution}/cancel", None, 202)["status"] == "canceled"  # as often as one likes
+    assert api.post(f"/executions/{execution}/cancel", None, 202)["status"] == "canceled"  # repeating it is a no-op
 
 
 def test_dead_letters_and_replay(api: Client) -> None:
     space = "?namespace=dead"
     api.post(f"/jobs{space}", shape("fails", **FAILS), 201)
-    asked = api.post(f"/jobs/fails/trigger{space}", None, 202)["execution_id"]
-    failed = api.ended(asked)
+    execution = api.post(f"/jobs/fails/trigger{space}", None, 202)["execution_id"]
+    failed = api.ended(execution)
     [attempt] = failed["tasks"][0]["attempts"]
     assert (failed["status"], attempt["exit_code"]) == ("failed", 3)
     assert attempt["error"]
     [letter] = api.get(f"/dead-letters{space}")["items"]
-    assert (letter["id"], letter["job_name"]) == (asked, "fails")
-    again = api.post(f"/dead-letters/{asked}/replay", {"reason": "fixed"}, 202)
-    assert api.ended(again["execution_id"])["replay_of"] == asked
-    third = api.post(f"/executions/{asked}/replay", {"from_failed": True}, 202)["execution_id"]
+    assert (letter["id"], letter["job_name"]) == (execution, "fails")
+    again = api.post(f"/dead-letters/{execution}/replay", {"reason": "fixed"}, 202)
+    assert api.ended(again["execution_id"])["replay_of"] == execution
+    third = api.post(f"/executions/{execution}/replay", {"from_failed": True}, 202)["execution_id"]
     api.ended(third)
     letters = [one["id"] for one in api.get(f"/dead-letters{space}")["items"]]
     assert set(letters) == {again["execution_id"], third}
@@ -140,7 +140,7 @@ def test_events_arrive_and_resume(api: Client) -> None:
     connection.close()
 
 
-def test_the_server_says_what_it_is(api: Client) -> None:
+def test_health_metrics_and_status_of_a_server(api: Client) -> None:
     anybody = Client(api.process, None)
     assert anybody.call("GET", "/healthz").json == {"status": "ok"}
     assert anybody.call("GET", "/readyz").json == {"status": "ready"}
@@ -157,7 +157,7 @@ def test_the_server_says_what_it_is(api: Client) -> None:
     assert any(user["name"] == "ana" for user in api.get("/users")["items"])
 
 
-def test_tokens_open_the_door_as_far_as_they_may(api: Client) -> None:
+def test_a_token_has_only_its_permissions(api: Client) -> None:
     made = api.post("/tokens", {"name": "reader", "role": "viewer"}, 201)
     reader = Client(api.process, f"Bearer {made['token']}")
     assert reader.call("GET", f"{V1}/jobs").status == 200
@@ -169,8 +169,8 @@ def test_tokens_open_the_door_as_far_as_they_may(api: Client) -> None:
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
-def test_every_route_is_served_and_nothing_breaks_it(api: Client, route: Route) -> None:
-    """With nothing behind it, and with a body that makes no sense, a route answers as it says; it never breaks."""
+def test_every_route_answers_as_documented(api: Client, route: Route) -> None:
+    """Without data, and with a meaningless body, each route returns a documented status, never a 500."""
     path = route.path
     for name in ("ref", "id", "name", "version"):
         path = path.replace(f"{{{name}}}", "nothing")

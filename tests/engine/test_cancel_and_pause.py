@@ -1,4 +1,4 @@
-"""What people do to jobs while they run: pause and resume, disable and enable, delete, update."""
+"""Operations on running jobs: pause and resume, disable and enable, delete, update."""
 
 from typing import Any
 
@@ -195,7 +195,7 @@ async def test_a_running_execution_finishes_under_its_version(world: World) -> N
     await world.job("job", does="new", schedule="@every 10s", overlap="queue")
     await world.reach(39)
     assert (old.starts, old.ends) == ([10], [25])
-    assert new.starts == pytest.approx([25, 30], abs=0.01), "what was queued takes the new config"
+    assert new.starts == pytest.approx([25, 30], abs=0.01), "queued executions use the new settings"
     assert [run.job_version for run in await world.runs("job")] == [1, 2, 2]
 
 

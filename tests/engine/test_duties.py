@@ -1,4 +1,4 @@
-"""Duties of a node: which failures are counted, and that one which fails keeps no other from being done."""
+"""Duties of a node: which failures are counted, and that a failing duty does not block others."""
 
 from typing import Any
 
@@ -13,15 +13,15 @@ REFUSED = "PostgreSQL at db is not as this release expects it"
 
 
 class Clocked:
-    """Duties under a clock that the test sets."""
+    """Duties with a clock that the test sets."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
-        self.told: list[str] = []
-        self.duties = Duties(lambda: self.now_s, after_s=30, report=lambda duty, _: self.told.append(duty))
+        self.reported: list[str] = []
+        self.duties = Duties(lambda: self.now_s, after_s=30, report=lambda duty, _: self.reported.append(duty))
 
     def fails(self, *errors: ChronosError, every_s: float = 10) -> dict[str, int]:
-        """Retention fails with these errors, one after the other; answers what is failing then, and how often."""
+        """Let retention fail with these errors, one after the other. Returns the failing duties and their counts."""
         for error in errors:
             with self.duties.count_failures("retention"):
                 raise error
@@ -33,7 +33,7 @@ def test_the_same_failure_in_a_row_counts_after_a_while() -> None:
     clocked = Clocked()
     assert clocked.fails(*[StoreBroken(REFUSED)] * 3) == {}  # within 20 s
     assert clocked.fails(StoreBroken(REFUSED)) == {"retention": 4}
-    assert clocked.told == ["retention"] * 4
+    assert clocked.reported == ["retention"] * 4
 
 
 def test_a_few_failures_do_not_count_however_long_they_take() -> None:

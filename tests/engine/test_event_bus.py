@@ -1,4 +1,4 @@
-"""Who is called with which events, and what a bell does."""
+"""Which watchers receive which events, and how a Wakeup works."""
 
 import asyncio
 
@@ -59,14 +59,14 @@ def test_a_wait_ends_with_wake_or_with_its_timeout() -> None:
     async def scenario() -> list[float]:
         loop, bell, woken_s = asyncio.get_running_loop(), Wakeup(), list[float]()
         loop.call_later(3, bell.wake)
-        for _ in range(2):  # rung after 3 s; then not at all
+        for _ in range(2):  # woken after 3 s; then not at all
             await bell.wait(10)
             woken_s.append(loop.time())
         bell.wake()
         bell.wake()
-        await bell.wait(10)  # it was rung before
+        await bell.wait(10)  # woken before the wait
         woken_s.append(loop.time())
-        await bell.wait(10)  # which counts once
+        await bell.wait(10)  # a wake counts once
         return [*woken_s, loop.time()]
 
     assert run(scenario()) == [3, 13, 13, 23]

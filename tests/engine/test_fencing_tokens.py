@@ -7,13 +7,13 @@ from uuid import UUID
 from tests.support.engine_world import World, in_world
 
 
-def tell_tokens(world: World, *names: str) -> list[tuple[str, str, int]]:
-    """Functions that tell what started: (execution, name, token), in order. Each fails at its first attempt."""
-    told: list[tuple[str, str, int]] = []
+def record_tokens(world: World, *names: str) -> list[tuple[str, str, int]]:
+    """Register functions that record (execution, name, token) in order. Each fails at its first attempt."""
+    started: list[tuple[str, str, int]] = []
 
     def make(name: str) -> Any:
         async def function(ctx: Any) -> None:
-            told.append((ctx.execution_id, name, ctx.token))
+            started.append((ctx.execution_id, name, ctx.token))
             if name.startswith("flaky") and ctx.attempt == 1:
                 raise RuntimeError("not yet")
 
@@ -21,10 +21,10 @@ def tell_tokens(world: World, *names: str) -> list[tuple[str, str, int]]:
 
     for name in names:
         world.functions.register(name, make(name))
-    return told
+    return started
 
 
-def growing(tokens: list[int]) -> bool:
+def is_growing(tokens: list[int]) -> bool:
     return all(before < after for before, after in pairwise(tokens))
 
 
@@ -37,7 +37,7 @@ HOOKS = {"on_start": {"python": {"name": "hello"}}, "on_complete": {"python": {"
 
 @in_world
 async def test_every_task_attempt_and_hook_has_a_higher_token(world: World) -> None:
-    told = tell_tokens(world, "hello", "one", "flaky", "flaky-too", "bye")
+    started = record_tokens(world, "hello", "one", "flaky", "flaky-too", "bye")
     await world.node()
     await world.job(
         "group",
@@ -48,15 +48,15 @@ async def test_every_task_attempt_and_hook_has_a_higher_token(world: World) -> N
         **HOOKS,
     )
     await world.reach(350)
-    names = [name for _, name, _ in told]
+    names = [name for _, name, _ in started]
     assert names == ["hello", "one", "flaky", "flaky-too", "flaky", "flaky-too", "bye"] * 3
-    assert growing([token for _, _, token in told])
+    assert is_growing([token for _, _, token in started])
 
 
 @in_world
 async def test_a_retry_beside_a_running_task_has_a_higher_token(world: World) -> None:
-    """No node claims anything anew for it."""
-    told = tell_tokens(world, "flaky", "bye")
+    """No node claims the execution again for it."""
+    started = record_tokens(world, "flaky", "bye")
     world.work("long", takes=30)
     await world.node()
     await world.job(
@@ -68,29 +68,29 @@ async def test_a_retry_beside_a_running_task_has_a_higher_token(world: World) ->
         on_complete={"python": {"name": "bye"}},
     )
     await world.advance(60)
-    assert [name for _, name, _ in told] == ["flaky", "flaky", "bye"]
-    assert growing([token for _, _, token in told])
+    assert [name for _, name, _ in started] == ["flaky", "flaky", "bye"]
+    assert is_growing([token for _, _, token in started])
 
 
 @in_world
 async def test_a_run_that_is_admitted_later_and_starts_earlier_does_not_fence_off_the_others(world: World) -> None:
-    told = tell_tokens(world, "flaky", "bye")
+    started = record_tokens(world, "flaky", "bye")
     world.work("slow", takes=25)
     await world.node()
     await world.job("job", schedule="@every 10s", overlap="queue", does="slow")
     await world.reach(31)  # one runs, two are queued
     await world.job("job", schedule="@every 10s", overlap="queue", does="flaky", on_complete=HOOKS["on_complete"])
-    asked = await world.executions.trigger("job", at_us=world.us(5))
+    requested = await world.executions.trigger("job", at_us=world.us(5))
     await world.reach(120)
-    assert told[0][0] == str(UUID(bytes=asked.id))
-    attempts = [token for _, name, token in told if name == "flaky"]
+    assert started[0][0] == str(UUID(bytes=requested.id))
+    attempts = [token for _, name, token in started if name == "flaky"]
     assert len(attempts) > 6
-    assert growing(attempts)
+    assert is_growing(attempts)
 
 
 @in_world
 async def test_the_hook_of_a_canceled_sleeping_execution_has_a_token(world: World) -> None:
-    told = tell_tokens(world, "flaky", "bye")
+    started = record_tokens(world, "flaky", "bye")
     await world.node()
     await world.job(
         "job",
@@ -99,17 +99,17 @@ async def test_the_hook_of_a_canceled_sleeping_execution_has_a_token(world: Worl
         retry={"initial_interval": "1h", "jitter": 0},
         on_complete={"python": {"name": "bye"}},
     )
-    asked = await world.executions.trigger("job")
+    requested = await world.executions.trigger("job")
     await world.advance(5)
-    await world.executions.cancel(asked.id)
+    await world.executions.cancel(requested.id)
     await world.advance(20)
-    assert [name for _, name, _ in told] == ["flaky", "bye"]
-    assert growing([token for _, _, token in told])
+    assert [name for _, name, _ in started] == ["flaky", "bye"]
+    assert is_growing([token for _, _, token in started])
 
 
 @in_world
 async def test_the_token_grows_when_a_node_dies(world: World) -> None:
-    told = tell_tokens(world, "hello", "bye")
+    started = record_tokens(world, "hello", "bye")
     world.work("long", takes=20)
     first = await world.node()
     await world.job("job", schedule="now", does="long", **HOOKS)
@@ -117,7 +117,7 @@ async def test_the_token_grows_when_a_node_dies(world: World) -> None:
     await first.crash()
     await world.node()
     await world.advance(90)
-    names = [name for _, name, _ in told]
+    names = [name for _, name, _ in started]
     assert names[0] == "hello"
     assert names[-1] == "bye"
-    assert growing([token for _, _, token in told])
+    assert is_growing([token for _, _, token in started])

@@ -1,4 +1,4 @@
-"""Whom a node leaves jobs to: those it has seen to live, and never one that only stands in the store."""
+"""Which nodes are expected to admit jobs: those that were seen alive, not those that are only registered."""
 
 from tests.support.engine_world import World, in_world
 
@@ -7,7 +7,7 @@ JOBS = 20
 
 @in_world
 async def test_a_killed_node_makes_no_run_late(world: World) -> None:
-    """Its record stands in the store until the heartbeat timeout; its share of the jobs must not wait for it."""
+    """It stays registered until the heartbeat timeout, but its share of the jobs must not wait for it."""
     works = [world.work(f"work-{n}") for n in range(JOBS)]
     for n in range(JOBS):
         await world.job(f"work-{n}", schedule="@every 2s")

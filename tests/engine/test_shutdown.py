@@ -1,4 +1,4 @@
-"""Shutting down in good order: what finishes in time, what is given back, what goes on at the next start."""
+"""Clean shutdown: what finishes in time, what is released, what continues at the next start."""
 
 import asyncio
 from typing import Any
@@ -18,7 +18,7 @@ async def test_work_finishes_within_the_grace_period(world: World) -> None:
     assert world.passed_s < 32
     assert (await world.story("work"), work.ends) == (["20 succeeded"], [30])
     await world.advance(100)
-    assert len(work.starts) == 1, "nothing is admitted any more"
+    assert len(work.starts) == 1, "nothing more is admitted"
     [record] = await world.store.nodes()
     assert record.stopped_us is not None
 
@@ -55,7 +55,7 @@ async def test_hooks_of_the_last_executions_run_within_a_time_limit(world: World
 
 @in_world
 async def test_a_failing_hook_is_left_to_the_next_node(world: World) -> None:
-    """Its tries are not used up in the last moments, and nobody waits for the pauses between them."""
+    """Its attempts are not used up during the shutdown, and the shutdown does not wait for the pauses between them."""
     world.work("work", takes=10)
     world.work("quick")
     failing, paused = world.work("failing", fails=True), world.work("paused", fails=True)
@@ -86,19 +86,19 @@ async def test_another_node_continues_at_once(world: World) -> None:
 
 @in_world
 async def test_work_sees_at_once_that_the_node_stops(world: World) -> None:
-    told: list[float] = []
+    noticed_s: list[float] = []
 
     async def work(ctx: Any) -> None:
         while not ctx.stopping:
             await world.advance(1)
-        told.append(world.passed_s)
+        noticed_s.append(world.passed_s)
 
     world.functions.register("work", work)
     node = await world.node()
     await world.job("work", schedule="now")
     await world.advance(5.5)
     await node.stop()
-    assert told == [6]
+    assert noticed_s == [6]
     assert (await world.last("work")).status is Status.SUCCEEDED
 
 
@@ -165,7 +165,7 @@ async def test_a_failing_task_of_a_stopping_node_keeps_its_backoff(world: World)
 
 @in_world
 async def test_no_retry_starts_on_a_stopping_node(world: World) -> None:
-    """One task waits for its next try while another still runs; the try is left to whoever goes on."""
+    """One task waits for its retry while another still runs. The next node makes the retry."""
     slow, flaky = world.work("slow", takes=20), world.work("flaky", RuntimeError("once"))
     node = await world.node()
     retry = {"initial_interval": "10s", "jitter": 0}

@@ -1,4 +1,4 @@
-"""What people ask for: triggers, replays, backfills, and dead letters."""
+"""Requests of users: triggers, replays, backfills, and dead letters."""
 
 from typing import Any
 
@@ -21,11 +21,11 @@ async def test_a_trigger_runs_now_with_its_payload(world: World) -> None:
     await world.node()
     await world.job("work", schedule="@daily", payload={"size": 1})
     await world.advance(5)
-    asked = await world.executions.trigger("work", {"size": 2}, reason="to see")
+    requested = await world.executions.trigger("work", {"size": 2}, reason="to see")
     await world.executions.trigger("work")
     await world.advance(1)
     assert work.payloads == [{"size": 2}, {"size": 1}]
-    first = (await world.executions.get(asked.id)).execution
+    first = (await world.executions.get(requested.id)).execution
     assert (first.cause, first.status) == (Cause.MANUAL, Status.SUCCEEDED)
     assert (first.detail or {})["reason"] == "to see"
 
@@ -67,15 +67,15 @@ async def test_a_trigger_beyond_the_queue_is_rejected_and_can_be_retried(world: 
 
 
 async def failed_group(world: World) -> bytes:
-    """A group whose second task failed."""
+    """Run a group whose second task fails."""
     await world.node()
     await world.job(
         "group", schedule="manual", retry=ONE_TRY, tasks=[python("a"), python("b"), python("c")], payload={"n": 1}
     )
-    asked = await world.executions.trigger("group", {"n": 7})
+    requested = await world.executions.trigger("group", {"n": 7})
     await world.advance(1)
     assert (await world.last("group")).status is Status.FAILED
-    return asked.id
+    return requested.id
 
 
 @in_world
@@ -108,10 +108,10 @@ async def test_an_unfinished_execution_cannot_be_replayed(world: World) -> None:
     world.work("work", takes=10)
     await world.node()
     await world.job("work", schedule="manual")
-    asked = await world.executions.trigger("work")
+    requested = await world.executions.trigger("work")
     await world.advance(1)
     with pytest.raises(Conflict):
-        await world.executions.replay(asked.id)
+        await world.executions.replay(requested.id)
 
 
 # --- backfill

@@ -1,4 +1,4 @@
-"""Jobs whose definition a node cannot read: it tells, and goes on with all others."""
+"""Jobs whose definition a node cannot read: the node reports them and runs all others."""
 
 from chronos.core.events import JobUnschedulable
 from chronos.core.execution import Execution, Status
@@ -7,14 +7,14 @@ from tests.support.engine_world import NodeOfWorld, World, in_world, statuses
 
 
 def spoil(world: World, name: str) -> None:
-    """Somebody changes the definition of a job by hand."""
+    """Change the definition of a job by hand."""
     probe = StoreProbe(world.store)
     for table, where in (("job", "name = ?"), ("job_version", "job = (select id from job where name = ?)")):
         probe.execute(f"update {table} set spec = '{{\"schedule\": 5}}' where {where}", name)
 
 
-def broken(node: NodeOfWorld) -> list[str]:
-    """What was told of such jobs."""
+def reported_errors(node: NodeOfWorld) -> list[str]:
+    """Return the errors that were reported for such jobs."""
     return [event.error for event in node.events if isinstance(event, JobUnschedulable)]
 
 
@@ -27,14 +27,14 @@ async def test_an_unreadable_job_is_reported_once_and_the_others_run(world: Worl
     node = await world.node()
     await world.reach(35)
     assert (good.starts, bad.starts) == ([10, 20, 30], [])
-    [told] = broken(node)
-    assert told.startswith("bad: its definition cannot be read")
+    [error] = reported_errors(node)
+    assert error.startswith("bad: its definition cannot be read")
 
     await world.job("bad", schedule="@every 10s")
     await world.reach(55)
     assert len(good.starts) == 5
-    assert bad.starts == [45.001]  # counted from when it was saved anew
-    assert broken(node) == [told]
+    assert bad.starts == [45.001]  # counted from when it was saved again
+    assert reported_errors(node) == [error]
 
 
 @in_world
@@ -59,7 +59,7 @@ async def test_a_ready_execution_of_an_unreadable_job_fails_and_can_be_replayed(
 
 @in_world
 async def test_unreadable_executions_of_a_dead_node_end_as_stale(world: World) -> None:
-    """At most once, or again? Where that is not known it must not run again."""
+    """If the delivery setting cannot be read, the execution must not run again."""
     for name in ("good", "bad"):
         world.work(name, takes=20)
         await world.job(name, schedule="manual")
@@ -78,7 +78,7 @@ async def test_unreadable_executions_of_a_dead_node_end_as_stale(world: World) -
 
 @in_world
 async def test_an_unreadable_follower_does_not_run(world: World) -> None:
-    """It may follow others as well: nobody knows."""
+    """It may follow other jobs too, and these are unknown."""
     world.work("up")
     fine, bad = world.work("fine"), world.work("bad")
     await world.job("up", schedule="manual")
@@ -89,5 +89,5 @@ async def test_an_unreadable_follower_does_not_run(world: World) -> None:
     await world.executions.trigger("up")
     await world.advance(5)
     assert (len(fine.starts), len(bad.starts)) == (1, 0)
-    assert [told.split(":")[0] for told in broken(node)] == ["bad"]
+    assert [error.split(":")[0] for error in reported_errors(node)] == ["bad"]
     await world.jobs.delete("bad")

@@ -1,4 +1,4 @@
-"""Real races: several processes (PostgreSQL) or threads (SQLite) over the same instants and the same hot gates."""
+"""Real races: processes (PostgreSQL) or threads (SQLite) admit the same instants and use the same gates."""
 
 import asyncio
 import subprocess
@@ -21,11 +21,11 @@ INSTANTS = 1_000
 
 
 class Process:
-    """A racer in a process of its own, whose lines are read as they come."""
+    """A racer in its own process, whose lines are read as they come."""
 
-    def __init__(self, url: str, seed: int, what: str) -> None:
+    def __init__(self, url: str, seed: int, mode: str) -> None:
         self._child = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.race_process", url, str(seed), what],
+            [sys.executable, "-m", "tests.support.race_process", url, str(seed), mode],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -37,8 +37,8 @@ class Process:
         assert self._out.readline() == "ready\n"
         self.started: list[str] = []
 
-    def go(self, *, kill_after: int = 0) -> None:
-        """Begin; ``kill_after`` so many started executions it kills itself."""
+    def start(self, *, kill_after: int = 0) -> None:
+        """Start racing. The process kills itself after ``kill_after`` started executions (0: never)."""
         self._in.write(f"{kill_after}\n")
         self._in.flush()
         self._reader = threading.Thread(target=self._read)
@@ -48,14 +48,14 @@ class Process:
         self.started += [line.strip() for line in self._out]
 
     def join(self) -> int:
-        """Its exit code, when it has ended."""
+        """Wait for its end. Returns the exit code."""
         self._reader.join()
         self._in.close()
         self._out.close()
         return self._child.wait()
 
 
-def run_threads(url: str, what: str, count: int) -> list[list[str]]:
+def run_threads(url: str, mode: str, count: int) -> list[list[str]]:
     """Race in threads, each with its own event loop and its own store on the same file."""
     started: list[list[str]] = [[] for _ in range(count)]
     barrier = threading.Barrier(count)
@@ -64,14 +64,14 @@ def run_threads(url: str, what: str, count: int) -> list[list[str]]:
     def ready() -> None:
         barrier.wait()
 
-    def one(i: int) -> None:
+    def run_racer(i: int) -> None:
         try:
-            asyncio.run(race(url, i, what, ready=ready, say=started[i].append))
+            asyncio.run(race(url, i, mode, ready=ready, report=started[i].append))
         except BaseException as error:
             errors.append(error)
             raise
 
-    threads = [threading.Thread(target=one, args=(i,)) for i in range(count)]
+    threads = [threading.Thread(target=run_racer, args=(i,)) for i in range(count)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -80,15 +80,15 @@ def run_threads(url: str, what: str, count: int) -> list[list[str]]:
     return started
 
 
-async def all_executions(store: Store) -> list[Execution]:
-    found: list[Execution] = []
+async def list_executions(store: Store) -> list[Execution]:
+    executions: list[Execution] = []
     cursor = None
     while True:
         page = await store.list_executions(ExecutionFilter(), limit=1_000, cursor=cursor)
-        found += [item for item in page.items if isinstance(item, Execution)]
+        executions += [item for item in page.items if isinstance(item, Execution)]
         cursor = page.cursor
         if cursor is None:
-            return found
+            return executions
 
 
 async def prepare(url: str, rows: dict[str, dict[str, object]]) -> None:
@@ -100,11 +100,11 @@ async def prepare(url: str, rows: dict[str, dict[str, object]]) -> None:
     await store.close()
 
 
-def many_jobs() -> dict[str, dict[str, object]]:
+def make_many_jobs() -> dict[str, dict[str, object]]:
     return {f"job-{i:04}": {"overlap": Overlap.ALLOW, "next_us": T0 + SECOND} for i in range(INSTANTS)}
 
 
-def hot_jobs() -> dict[str, dict[str, object]]:
+def make_contended_jobs() -> dict[str, dict[str, object]]:
     kinds: dict[str, dict[str, object]] = {
         "skip": {"overlap": Overlap.SKIP},
         "queue": {"overlap": Overlap.QUEUE, "queue_max": 5},
@@ -118,15 +118,15 @@ def hot_jobs() -> dict[str, dict[str, object]]:
 async def check_started_once(url: str, started: list[str], *, killed: int = 0) -> None:
     store = make_store(url)
     await store.open()
-    executions = await all_executions(store)
+    executions = await list_executions(store)
     assert len({e.id for e in executions}) == len(executions) == INSTANTS
     times = Counter(started)
-    assert max(times.values()) == 1, "an execution was given out twice"
+    assert max(times.values()) == 1, "an execution was claimed twice"
     if killed == 0:
         assert len(started) == INSTANTS
         assert {e.status for e in executions} == {Status.RUNNING}
     assert await store.verify() == []
-    # What a killed one held goes to whoever comes next: nothing is lost.
+    # Other nodes take over the executions of killed racers, so nothing is lost.
     for node in await store.nodes():
         held = await store.held_by(node.number)
         rows = tuple(
@@ -145,23 +145,23 @@ async def check_started_once(url: str, started: list[str], *, killed: int = 0) -
     await store.close()
 
 
-async def check_churned(url: str) -> None:
+async def check_all_settled(url: str) -> None:
     store = make_store(url)
     await store.open()
     assert await store.verify() == []
     counts = await store.counts()
-    assert counts.open == {}, "something was left behind: a lost wake-up"
-    executions = await all_executions(store)
+    assert counts.open == {}, "executions are left over: a lost wake-up"
+    executions = await list_executions(store)
     by_job = Counter(e.job for e in executions)
-    assert set(by_job.values()) == {40}, "an instant has no record, or two"
+    assert set(by_job.values()) == {40}, "an instant has no record, or several"
     assert len({(e.job, e.scheduled_us) for e in executions}) == len(executions)
     statuses = Counter(e.status for e in executions)
     assert statuses[Status.SUCCEEDED] > 100
     await store.close()
 
 
-def test_servers_that_are_sent_the_same_creation_create_once(prepared_url: str, tmp_path: Path) -> None:
-    """A client that had no answer sends it again, to another server, while the first still works on it."""
+def test_the_same_creation_sent_to_several_servers_creates_one_job(prepared_url: str, tmp_path: Path) -> None:
+    """A client without an answer repeats the request at another server while the first still works on it."""
 
     async def check(url: str) -> None:
         stores = [make_store(url) for _ in range(4)]
@@ -180,21 +180,21 @@ def test_servers_that_are_sent_the_same_creation_create_once(prepared_url: str, 
         asyncio.run(check(url))
 
 
-def test_processes_over_the_same_instants(prepared_url: str) -> None:
-    asyncio.run(prepare(prepared_url, many_jobs()))
+def test_processes_admit_each_instant_once(prepared_url: str) -> None:
+    asyncio.run(prepare(prepared_url, make_many_jobs()))
     racers = [Process(prepared_url, seed, "start") for seed in range(8)]
     for racer in racers:
-        racer.go()
+        racer.start()
     assert [racer.join() for racer in racers] == [0] * 8
     started = [line for racer in racers for line in racer.started]
     asyncio.run(check_started_once(prepared_url, started))
 
 
-def test_killing_some_of_them_changes_nothing(prepared_url: str) -> None:
-    asyncio.run(prepare(prepared_url, many_jobs()))
+def test_processes_admit_each_instant_once_although_some_are_killed(prepared_url: str) -> None:
+    asyncio.run(prepare(prepared_url, make_many_jobs()))
     racers = [Process(prepared_url, seed, "start") for seed in range(8)]
     for i, racer in enumerate(racers):
-        racer.go(kill_after=15 if i < 3 else 0)
+        racer.start(kill_after=15 if i < 3 else 0)
     codes = [racer.join() for racer in racers]
     assert codes[3:] == [0] * 5
     assert any(code == -9 for code in codes[:3])
@@ -202,24 +202,24 @@ def test_killing_some_of_them_changes_nothing(prepared_url: str) -> None:
     asyncio.run(check_started_once(prepared_url, started, killed=3))
 
 
-def test_threads_over_the_same_instants(tmp_path: Path) -> None:
+def test_threads_admit_each_instant_once(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/chronos.db"
-    asyncio.run(prepare(url, many_jobs()))
+    asyncio.run(prepare(url, make_many_jobs()))
     started = run_threads(url, "start", 8)
     asyncio.run(check_started_once(url, [line for each in started for line in each]))
 
 
-def test_processes_over_hot_gates(prepared_url: str) -> None:
-    asyncio.run(prepare(prepared_url, hot_jobs()))
+def test_processes_settle_everything_on_contended_gates(prepared_url: str) -> None:
+    asyncio.run(prepare(prepared_url, make_contended_jobs()))
     racers = [Process(prepared_url, seed, "churn") for seed in range(4)]
     for racer in racers:
-        racer.go()
+        racer.start()
     assert [racer.join() for racer in racers] == [0] * 4
-    asyncio.run(check_churned(prepared_url))
+    asyncio.run(check_all_settled(prepared_url))
 
 
-def test_threads_over_hot_gates(tmp_path: Path) -> None:
+def test_threads_settle_everything_on_contended_gates(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/chronos.db"
-    asyncio.run(prepare(url, hot_jobs()))
+    asyncio.run(prepare(url, make_contended_jobs()))
     run_threads(url, "churn", 4)
-    asyncio.run(check_churned(url))
+    asyncio.run(check_all_settled(url))

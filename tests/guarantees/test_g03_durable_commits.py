@@ -1,4 +1,4 @@
-"""kill -9 in the middle of group commits: whatever was acknowledged is there afterwards, on every engine."""
+"""kill -9 during group commits: acknowledged writes survive, on every engine."""
 
 import asyncio
 import subprocess
@@ -13,7 +13,7 @@ from chronos.store.contract import JobFilter
 from tests.support.databases import Server
 
 ROUNDS = 4
-ACKNOWLEDGER = """
+SAVER = """
 import asyncio, sys
 from chronos.assembly import make_store
 from chronos.errors import Unavailable
@@ -25,7 +25,7 @@ async def main() -> None:
     world = StoreFixture(store)
     await world.start_node()
 
-    async def one(i: int) -> None:
+    async def save(i: int) -> None:
         name = f"{sys.argv[2]}-{i}"
         try:
             await world.save(name)
@@ -35,16 +35,16 @@ async def main() -> None:
         sys.stdout.flush()
 
     for first in range(0, 1_000_000, 50):
-        await asyncio.gather(*(one(first + i) for i in range(50)))
+        await asyncio.gather(*(save(first + i) for i in range(50)))
 
 asyncio.run(main())
 """
 
 
-def acknowledge(url: str, number: int, upto: int, interrupt: Callable[[], None] | None = None) -> set[str]:
-    """Names that a process was told are saved; after ``upto`` of them it, or something else, is killed."""
+def save_until_killed(url: str, number: int, upto: int, interrupt: Callable[[], None] | None = None) -> set[str]:
+    """The names of the jobs whose save was acknowledged to a process. After ``upto`` of them the process is killed."""
     acknowledged: set[str] = set()
-    child = subprocess.Popen([sys.executable, "-c", ACKNOWLEDGER, url, str(number)], stdout=subprocess.PIPE, text=True)
+    child = subprocess.Popen([sys.executable, "-c", SAVER, url, str(number)], stdout=subprocess.PIPE, text=True)
     assert child.stdout is not None
     with child.stdout as lines:
         for line in lines:
@@ -57,7 +57,7 @@ def acknowledge(url: str, number: int, upto: int, interrupt: Callable[[], None] 
     return acknowledged
 
 
-async def saved(url: str) -> set[str]:
+async def list_saved(url: str) -> set[str]:
     store = make_store(url)
     await store.open()
     names: set[str] = set()
@@ -74,19 +74,19 @@ async def saved(url: str) -> set[str]:
 
 
 @pytest.mark.parametrize("engine", ["sqlite", "postgres"])
-def test_what_was_acknowledged_survives_kill_9(engine: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_acknowledged_jobs_survive_kill_9(engine: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     url = f"sqlite:///{tmp_path}/chronos.db" if engine == "sqlite" else request.getfixturevalue("prepared_url")
     acknowledged: set[str] = set()
     for number in range(ROUNDS):
-        acknowledged |= acknowledge(url, number, 150 + 250 * number)
+        acknowledged |= save_until_killed(url, number, 150 + 250 * number)
     assert len(acknowledged) > 2_000
-    assert acknowledged <= asyncio.run(saved(url))
+    assert acknowledged <= asyncio.run(list_saved(url))
 
 
-def test_what_was_acknowledged_survives_a_crash_of_the_server(own_server: Server) -> None:
+def test_acknowledged_jobs_survive_a_crash_of_the_database_server(own_server: Server) -> None:
     acknowledged: set[str] = set()
     for number in range(2):
-        acknowledged |= acknowledge(own_server.url, number, 400, own_server.stop)
+        acknowledged |= save_until_killed(own_server.url, number, 400, own_server.stop)
         own_server.start()
     assert len(acknowledged) >= 800
-    assert acknowledged <= asyncio.run(saved(own_server.url))
+    assert acknowledged <= asyncio.run(list_saved(own_server.url))

@@ -1,4 +1,4 @@
-"""G5: a healthy node is never declared dead, whatever happens to the node that watches it; G4: a dead one soon is."""
+"""G5: a healthy node is never declared dead, whatever happens to the node that watches it. G4: a dead one is."""
 
 import asyncio
 from random import Random
@@ -16,41 +16,41 @@ from tests.support.engine_world import NodeOfWorld, World, in_world
 TIMEOUT_S = 3.0
 SCAN_S = 1.0
 OPTIONS = {"heartbeat_s": TIMEOUT_S / 2, "heartbeat_timeout_s": TIMEOUT_S, "reaper_s": SCAN_S, "tick_s": 0.5}
-OFTEN = {"max_attempts": 9, "initial_interval": "100ms", "max_interval": "100ms", "jitter": 0}
+RETRY_OFTEN = {"max_attempts": 9, "initial_interval": "100ms", "max_interval": "100ms", "jitter": 0}
 TRIALS = 50
-TROUBLE_S = 25.0
+FAULTS_S = 25.0
 
 
-def lost(*nodes: NodeOfWorld) -> list[int]:
-    """The nodes that others declared dead."""
+def list_declared_dead(*nodes: NodeOfWorld) -> list[int]:
+    """The numbers of the nodes that these nodes declared dead."""
     return [event.node for node in nodes for event in node.events if isinstance(event, NodeLost)]
 
 
-def delay_looks(node: NodeOfWorld, dice: Random) -> None:
-    """Now and then it takes long to ask for the nodes: on the way there, on the way back, or both."""
+def delay_node_reads(node: NodeOfWorld, rng: Random) -> None:
+    """Reading the nodes sometimes takes long: the request, the answer, or both."""
     read = node.link.nodes
 
     async def nodes() -> list[Node]:
-        await asyncio.sleep(dice.choice((0.0, 0.0, 0.3, 2.0, 4.0, 8.0)))
+        await asyncio.sleep(rng.choice((0.0, 0.0, 0.3, 2.0, 4.0, 8.0)))
         answer: list[Node] = await read()
-        await asyncio.sleep(dice.choice((0.0, 0.0, 0.0, 0.3, 2.0, 8.0)))
+        await asyncio.sleep(rng.choice((0.0, 0.0, 0.0, 0.3, 2.0, 8.0)))
         return answer
 
     node.link.nodes = nodes  # type: ignore[attr-defined]
 
 
-async def cut_now_and_then(node: NodeOfWorld, dice: Random, until_s: float) -> None:
-    """Its calls hang and go on later, or fail, or hang and then fail."""
+async def disturb_link(node: NodeOfWorld, rng: Random, until_s: float) -> None:
+    """Calls hang and continue later, or fail, or hang and then fail."""
     loop = asyncio.get_running_loop()
     while loop.time() < until_s:
-        await asyncio.sleep(dice.uniform(0.1, 4))
-        lasts_s = dice.choice((0.3, 1.2, 2.5, 5.0, 8.0)) * dice.uniform(0.8, 1.2)
-        how = dice.choice(("hangs", "fails", "both"))
-        node.link.cut = how == "fails"
-        if how != "fails":
+        await asyncio.sleep(rng.uniform(0.1, 4))
+        lasts_s = rng.choice((0.3, 1.2, 2.5, 5.0, 8.0)) * rng.uniform(0.8, 1.2)
+        mode = rng.choice(("hangs", "fails", "both"))
+        node.link.cut = mode == "fails"
+        if mode != "fails":
             node.link.freeze()
         await asyncio.sleep(lasts_s)
-        node.link.cut = how == "both"
+        node.link.cut = mode == "both"
         node.link.thaw()
         await asyncio.sleep(0)
         node.link.cut = False
@@ -58,58 +58,58 @@ async def cut_now_and_then(node: NodeOfWorld, dice: Random, until_s: float) -> N
 
 @pytest.mark.parametrize("seed", range(TRIALS))
 @in_world
-async def test_g5_a_node_that_is_cut_off_takes_nothing_from_healthy_ones(world: World, seed: int) -> None:
-    dice = Random(seed)
-    works = [world.work(f"work-{n}", takes=TROUBLE_S + 30) for n in range(3)]
+async def test_g5_a_node_that_is_cut_off_takes_nothing_from_healthy_nodes(world: World, seed: int) -> None:
+    rng = Random(seed)
+    works = [world.work(f"work-{n}", takes=FAULTS_S + 30) for n in range(3)]
     for work in works:
-        await world.job(work.name, schedule="now", retry=OFTEN)
+        await world.job(work.name, schedule="now", retry=RETRY_OFTEN)
     healthy = [await world.node(name, **OPTIONS) for name in ("one", "two")]
-    await world.advance(dice.uniform(1, 3))
+    await world.advance(rng.uniform(1, 3))
     before = {node.number for node in healthy}
     observer = await world.node("observer", works=False, **OPTIONS)
-    delay_looks(observer, dice)
-    await cut_now_and_then(observer, dice, world.passed_s + TROUBLE_S)
-    await world.advance(10)  # long enough to act on what it believes
-    own = observer.engine.node.former_numbers  # which it gave up itself, and may take over at once
-    others = [number for number in lost(*healthy, observer) if number not in own]
-    assert others == [number for number in lost(*healthy) if number not in before | own]
+    delay_node_reads(observer, rng)
+    await disturb_link(observer, rng, world.passed_s + FAULTS_S)
+    await world.advance(10)  # long enough to act on a wrong belief
+    own = observer.engine.node.former_numbers  # it may take over its own former numbers at once
+    others = [number for number in list_declared_dead(*healthy, observer) if number not in own]
+    assert others == [number for number in list_declared_dead(*healthy) if number not in before | own]
     assert {node.number for node in healthy} == before
     assert [(len(work.starts), work.cut) for work in works] == [(1, [])] * len(works)
 
-    # And one that is killed then is noticed by the only one that is left to notice, in time.
+    # A node that is killed then is noticed in time by the only node left.
     del observer.link.nodes
     await healthy[1].crash()
     second = await world.node("third", **OPTIONS)
     await world.advance(2 * TIMEOUT_S)
-    killed_s, beaten_s = world.passed_s, beaten(healthy[0])
+    killed_s, last_beat_s = world.passed_s, get_last_beat_s(healthy[0])
     await healthy[0].crash()
-    await world.advance(TIMEOUT_S + 2 * SCAN_S - (killed_s - beaten_s))
+    await world.advance(TIMEOUT_S + 2 * SCAN_S - (killed_s - last_beat_s))
     runs = [await world.last(work.name) for work in works]
     assert {run.node for run in runs} == {second.number}
 
 
-def beaten(node: NodeOfWorld) -> float:
-    """When it was last heard of, in monotonic seconds."""
-    life: Heartbeat = node.engine.node
-    return life._last_beat_s
+def get_last_beat_s(node: NodeOfWorld) -> float:
+    """The monotonic time of its last heartbeat."""
+    heartbeat: Heartbeat = node.engine.node
+    return heartbeat._last_beat_s
 
 
 @in_world
-async def test_g5_a_node_that_beat_again_keeps_what_it_runs(world: World) -> None:
-    """It is believed dead, beats before its work is taken, and so nothing is taken: neither now nor as left behind."""
+async def test_g5_a_node_that_sends_a_heartbeat_in_time_keeps_its_work(world: World) -> None:
+    """It is believed dead, and sends a heartbeat before its work is taken over. So nothing is taken, then or later."""
     work = world.work("work", takes=60)
-    await world.job("work", schedule="now", retry=OFTEN)
+    await world.job("work", schedule="now", retry=RETRY_OFTEN)
     one = await world.node("one", **OPTIONS)
     await world.advance(4)
     two = await world.node("two", works=False, **OPTIONS)
-    one.engine.node._kill_cutoff_s = 1e9  # it does not end its own work, so that only the others could
+    one.engine.node._kill_cutoff_s = 1e9  # it does not kill its own work, so that only others could end it
     one.engine.node._start_cutoff_s = 1e9
     one.link.cut = True
-    asked: list[Command[Any]] = []
+    reaps: list[Command[Any]] = []
 
     def beat_first(command: Command[Any]) -> bool:
         if isinstance(command, Reap):
-            asked.append(command)
+            reaps.append(command)
             one.link.cut = False
         return False
 
@@ -125,17 +125,17 @@ async def test_g5_a_node_that_beat_again_keeps_what_it_runs(world: World) -> Non
     two.link.held_by = held  # type: ignore[attr-defined]
     two.link.refuses = beat_first
     await world.advance(20)
-    assert asked, "it was believed dead"
+    assert reaps, "it was believed dead"
     assert (len(work.starts), work.cut) == (1, [])
-    assert lost(one, two) == []
+    assert list_declared_dead(one, two) == []
     assert [a.status for a in await world.attempts(await world.last("work"))] in ([], [AttemptStatus.RUNNING])
 
 
 @in_world
-async def test_g5_a_node_ends_its_work_in_time_although_its_store_does_not_let_go_of_a_call(world: World) -> None:
-    """A driver may need the server's answer to end a call that was cancelled."""
+async def test_g5_a_node_kills_its_work_in_time_although_a_call_to_the_store_hangs(world: World) -> None:
+    """A driver may need an answer of the server to end a cancelled call."""
     work = world.work("work", takes=60)
-    await world.job("work", schedule="now", retry=OFTEN)
+    await world.job("work", schedule="now", retry=RETRY_OFTEN)
     one = await world.node("one", **OPTIONS)
     await world.advance(2)
     two = await world.node("two", **OPTIONS)
@@ -154,7 +154,7 @@ async def test_g5_a_node_ends_its_work_in_time_although_its_store_does_not_let_g
     one.link.freeze()
     hung_s, number = world.passed_s, one.number
     await world.advance(TIMEOUT_S + 3 * SCAN_S)
-    assert lost(two) == [number]
+    assert list_declared_dead(two) == [number]
     assert len(work.cut) == 1
     assert work.cut[0] <= hung_s + TIMEOUT_S
     assert len(work.starts) == 2
@@ -166,22 +166,22 @@ async def test_g5_a_node_ends_its_work_in_time_although_its_store_does_not_let_g
 
 
 @in_world
-async def test_of_two_nodes_that_take_over_at_once_only_the_one_that_did_reports_it(world: World) -> None:
+async def test_only_one_of_two_nodes_reports_a_takeover_at_the_same_time(world: World) -> None:
     work = world.work("work", takes=60)
-    await world.job("work", schedule="now", retry=OFTEN)
+    await world.job("work", schedule="now", retry=RETRY_OFTEN)
     dead = await world.node("dead", **OPTIONS)
     await world.advance(3)
     watchers = [await world.node(name, works=False, **OPTIONS) for name in ("one", "two")]
-    asked: list[int] = []
+    reaped: list[int] = []
     both = asyncio.Event()
 
-    def wait_for_the_other(watcher: NodeOfWorld) -> None:
+    def wait_for_other_watcher(watcher: NodeOfWorld) -> None:
         held_by = watcher.link.held_by
 
         async def held(node: int) -> list[Any]:
             answer: list[Any] = await held_by(node)
-            asked.append(node)
-            if len(asked) == 2:
+            reaped.append(node)
+            if len(reaped) == 2:
                 both.set()
             await both.wait()
             return answer
@@ -189,36 +189,36 @@ async def test_of_two_nodes_that_take_over_at_once_only_the_one_that_did_reports
         watcher.link.held_by = held  # type: ignore[attr-defined]
 
     for watcher in watchers:
-        wait_for_the_other(watcher)
+        wait_for_other_watcher(watcher)
     number = dead.number
     await dead.crash()
     await world.advance(20)
-    assert asked == [number, number], "both believed it dead"
-    assert lost(*watchers) == [number]
+    assert reaped == [number, number], "both believed it dead"
+    assert list_declared_dead(*watchers) == [number]
     assert len(work.starts) == 1
 
 
 @in_world
-async def test_g5_a_node_that_came_while_another_one_hung_keeps_what_it_runs(world: World) -> None:
-    """Which nodes there are was read before it came; which work runs is read long after."""
+async def test_g5_a_node_that_joins_during_a_takeover_keeps_its_work(world: World) -> None:
+    """The nodes were read before it joined; the running work is read long after."""
     work = world.work("work", takes=60)
     dead = await world.node("dead", **OPTIONS)
     watcher = await world.node("watcher", works=False, **OPTIONS)
     await world.advance(3)
     await dead.crash()
     held_by = world.store.held_by
-    came: list[NodeOfWorld] = []
+    joined: list[NodeOfWorld] = []
 
     async def held(node: int) -> list[Any]:
         answer = await held_by(node)
-        if not came:
-            came.append(await world.node("new", **OPTIONS))
-            await world.job("work", schedule="now", retry=OFTEN)
+        if not joined:
+            joined.append(await world.node("new", **OPTIONS))
+            await world.job("work", schedule="now", retry=RETRY_OFTEN)
             await world.advance(TIMEOUT_S + 2)
         return answer
 
     watcher.link.held_by = held  # type: ignore[attr-defined]
     await world.advance(25)
-    assert came
+    assert joined
     assert (len(work.starts), work.cut) == (1, [])
-    assert (await world.last("work")).node == came[0].number
+    assert (await world.last("work")).node == joined[0].number

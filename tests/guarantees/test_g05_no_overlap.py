@@ -4,39 +4,39 @@ import pytest
 
 from chronos.core.execution import Status
 from tests.support.engine_world import World, in_world
-from tests.support.guarantee_checks import holder, never_two
+from tests.support.guarantee_checks import check_no_overlap, find_busy_node
 
 
 @pytest.mark.parametrize("overlap", ["skip", "queue", "replace"])
 @in_world
 async def test_g5_no_overlap(world: World, overlap: str) -> None:
-    """Nodes crash and freeze: the store never holds two running executions, and no two functions ever run."""
+    """Nodes crash and freeze: the store never has two running executions, and two functions never run at once."""
     work = world.work("work", takes=8)
     saved = await world.job("work", schedule="@every 5s", overlap=overlap)
     for _ in range(3):
         await world.node()
-    await never_two(world, saved.job_id, 17)
-    frozen = holder(world)
+    await check_no_overlap(world, saved.job_id, 17)
+    frozen = find_busy_node(world)
     frozen.link.freeze()
-    await never_two(world, saved.job_id, 50)
+    await check_no_overlap(world, saved.job_id, 50)
     frozen.link.thaw()
-    await never_two(world, saved.job_id, 20)
+    await check_no_overlap(world, saved.job_id, 20)
     busy = [node for node in world.nodes if node.engine.busy]
     if busy:
         await busy[0].crash()
-    await never_two(world, saved.job_id, 60)
+    await check_no_overlap(world, saved.job_id, 60)
     assert work.most == 1
     assert len(work.starts) > 4
 
 
 @in_world
-async def test_g5_a_node_that_cannot_beat_kills_its_work_before_others_take_over(world: World) -> None:
+async def test_g5_a_node_that_cannot_send_heartbeats_kills_its_work_before_others_take_over(world: World) -> None:
     work = world.work("work", 1000, 5)
     await world.node()
     await world.node()
     await world.job("work", schedule="now")
     await world.advance(12)
-    holder(world).link.freeze()
+    find_busy_node(world).link.freeze()
     await world.advance(60)
     [killed] = work.cut
     assert len(work.starts) == 2
@@ -45,13 +45,13 @@ async def test_g5_a_node_that_cannot_beat_kills_its_work_before_others_take_over
 
 
 @in_world
-async def test_g5_a_node_whose_line_is_cut_kills_its_work_too(world: World) -> None:
+async def test_g5_a_node_without_a_connection_kills_its_work_too(world: World) -> None:
     work = world.work("work", 1000, 5)
     await world.node()
     await world.node()
     await world.job("work", schedule="now")
     await world.advance(12)
-    node = holder(world)
+    node = find_busy_node(world)
     node.link.cut = True
     await world.advance(60)
     assert (len(work.cut), work.most, len(work.starts)) == (1, 1, 2)

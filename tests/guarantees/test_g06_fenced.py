@@ -4,18 +4,18 @@ from chronos.core.execution import AttemptStatus, Status
 from chronos.core.reasons import ReasonCode
 from chronos.store.commands import Beat, Settle, SettleRow
 from tests.support.engine_world import World, in_world
-from tests.support.guarantee_checks import holder
+from tests.support.guarantee_checks import find_busy_node
 
 
 @in_world
 async def test_g6_fenced(world: World) -> None:
-    """What a node that was declared dead still says is refused, and changes nothing."""
+    """Late commands of a node that was declared dead are refused, and change nothing."""
     world.work("work", 1000, 5)
     await world.node()
     await world.node()
     await world.job("work", schedule="now")
     await world.advance(1)
-    zombie = holder(world)
+    zombie = find_busy_node(world)
     number, held = zombie.number, await world.last("work")
     zombie.link.freeze()
     await world.advance(60)
@@ -32,13 +32,13 @@ async def test_g6_fenced(world: World) -> None:
 
 
 @in_world
-async def test_g6_a_thawed_node_comes_back_under_another_number(world: World) -> None:
+async def test_g6_a_thawed_node_returns_with_a_new_number(world: World) -> None:
     world.work("work", 1000, 5)
     await world.node()
     await world.node()
     await world.job("work", schedule="now")
     await world.advance(1)
-    zombie = holder(world)
+    zombie = find_busy_node(world)
     number = zombie.number
     zombie.link.freeze()
     await world.advance(90)

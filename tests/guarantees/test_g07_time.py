@@ -1,4 +1,4 @@
-"""G7, time: nothing starts early, and clocks that jump or differ run nothing twice and end nothing that runs."""
+"""G7: nothing starts early. Clocks that jump or differ run nothing twice and end no running work."""
 
 import asyncio
 from collections.abc import Iterable
@@ -23,13 +23,13 @@ async def test_g7_time_nothing_starts_before_its_instant(world: World) -> None:
     work = world.work("work")
     for skew_s in (0.9, -0.9, None):
         (await world.node()).link.skew_s = skew_s
-    await world.advance(15)  # a heartbeat, by which each node knows its offset
+    await world.advance(15)  # by a heartbeat each node knows its offset
     await world.job("work", schedule="@every 7s")
-    began_s = world.passed_s
+    started_s = world.passed_s
     await world.advance(71)
-    # A node with another offset would be early; here the store's clock is each node's own plus what it measured.
+    # The store's clock is each node's clock plus its measured offset; a wrong offset would start early.
     assert len(work.starts) >= 9
-    assert all(start >= began_s + 7 - 0.91 for start in work.starts)
+    assert all(start >= started_s + 7 - 0.91 for start in work.starts)
 
 
 @in_world
@@ -69,8 +69,8 @@ async def test_g7_time_a_forward_jump_follows_recovery(world: World, recovery: s
 @pytest.mark.parametrize("by_s", [7200, -7200])
 @pytest.mark.parametrize("tasks", [1, 2])
 @in_world
-async def test_g7_time_a_jump_ends_nothing_that_runs(world: World, by_s: float, tasks: int) -> None:
-    """Timeouts are of time that really passed: an hour is not over because somebody set the clock."""
+async def test_g7_time_a_jump_ends_no_running_work(world: World, by_s: float, tasks: int) -> None:
+    """Timeouts measure time that really passed: setting the clock does not end an hour."""
     works = [world.work(f"w{n}", takes=100) for n in range(tasks)]
     for _ in range(2):
         await world.node()
@@ -91,20 +91,20 @@ async def test_g7_time_a_skewed_node_neither_admits_nor_claims(world: World) -> 
     await world.advance(12)
     await world.job("work", schedule="@every 5s")
     await world.job("now", schedule="now", does="work")
-    await world.advance(32)  # the right node leaves the skewed one a second for its share
+    await world.advance(32)  # the right node leaves the skewed one a second
     assert len(work.starts) == 7
     assert {run.node for run in await world.runs("work")} == {right.number}
     assert [skewed.engine.node.may_start] == [False]
-    [told] = [event for event in skewed.events if isinstance(event, ProblemReported)]
-    assert (told.where, told.error.startswith("this node's clock is 5.0 s behind the store's")) == ("clock", True)
+    [problem] = [event for event in skewed.events if isinstance(event, ProblemReported)]
+    assert (problem.where, problem.error.startswith("this node's clock is 5.0 s behind the store's")) == ("clock", True)
     skewed.link.skew_s = 0.2
     await world.advance(11)
     assert skewed.engine.node.may_start
     skewed.link.skew_s = -2
     await world.advance(11)
-    troubles = [event.error for event in skewed.events if isinstance(event, ProblemReported)]
-    assert len(troubles) == 2
-    assert "2.0 s ahead of the store's" in troubles[1]
+    problems = [event.error for event in skewed.events if isinstance(event, ProblemReported)]
+    assert len(problems) == 2
+    assert "2.0 s ahead of the store's" in problems[1]
 
 
 @in_world
@@ -120,19 +120,19 @@ async def test_g7_time_a_node_corrects_its_clock_by_the_stores(world: World) -> 
 
 
 @in_world
-async def test_g7_time_what_was_to_be_caught_up_with_is_not_judged_by_a_clock_that_was_set_back(world: World) -> None:
-    """An hour too late, the node asks how much is ready before it recovers that much; then somebody sets it right."""
+async def test_g7_time_recovery_stops_when_the_clock_is_set_back_meanwhile(world: World) -> None:
+    """An hour ahead, the node counts ready executions before it recovers. Then its clock is corrected."""
     work = world.work("work")
     node = await world.node()
     await world.job("work", schedule="@every 10s", overlap="allow", recovery="all")
     await world.reach(15)
     count = world.store.counts
-    asked = 0
+    counted = 0
 
     async def counts() -> Counts:
-        nonlocal asked
-        asked += 1
-        if asked == 1:
+        nonlocal counted
+        counted += 1
+        if counted == 1:
             world.jump(-3600)
             node.engine.node.beat_soon()
             await world.advance(0.5)
@@ -141,83 +141,85 @@ async def test_g7_time_what_was_to_be_caught_up_with_is_not_judged_by_a_clock_th
     node.link.counts = counts  # type: ignore[attr-defined]
     world.jump(3600)
     await world.advance(30)
-    assert asked >= 1
+    assert counted >= 1
     assert work.starts == [10, 20, 30, 40]
 
 
-class Distant(MemoryStore):
-    """A store with a clock of its own, ``ahead_s`` of the wall's, which takes its time on the way there and back."""
+class DistantStore(MemoryStore):
+    """A store whose clock is ``ahead_s`` ahead of the wall clock, with delays of requests and answers."""
 
-    def __init__(self, ways_s: Iterable[tuple[float, float]], *, ahead_s: float = 0.0) -> None:
+    def __init__(self, delays_s: Iterable[tuple[float, float]], *, ahead_s: float = 0.0) -> None:
         super().__init__()
-        self._wall, self._ways_s, self._ahead_us = VirtualClock(), iter(ways_s), round(ahead_s * SECOND_US)
-        self.asked = 0
+        self._wall, self._delays_s, self._ahead_us = VirtualClock(), iter(delays_s), round(ahead_s * SECOND_US)
+        self.reads = 0
 
     async def clock_us(self) -> int | None:
-        there_s, back_s = next(self._ways_s)
-        self.asked += 1
+        there_s, back_s = next(self._delays_s)
+        self.reads += 1
         await asyncio.sleep(there_s)
-        told_us = self._wall.now_us() + self._ahead_us
+        clock_us = self._wall.now_us() + self._ahead_us
         await asyncio.sleep(back_s)
-        return told_us
+        return clock_us
 
 
-SLOW_BACK = (0.0, 0.082)  # as after a database was killed and started again
-SLOW_THERE = (0.082, 0.0)
+SLOW_ANSWER = (0.0, 0.082)  # as after a restart of the database
+SLOW_REQUEST = (0.082, 0.0)
 QUICK = (0.001, 0.002)
 
 
-@pytest.mark.parametrize("way", [SLOW_BACK, SLOW_THERE])
-def test_slow_answers_do_not_move_a_clock_that_may_be_right(way: tuple[float, float]) -> None:
-    """Half of such an answer would be 41 ms, by which everything would start early, or late."""
+@pytest.mark.parametrize("delay_s", [SLOW_ANSWER, SLOW_REQUEST])
+def test_slow_answers_do_not_move_a_clock_that_may_be_right(delay_s: tuple[float, float]) -> None:
+    """Half of its duration, 41 ms, as an offset would make everything start early or late."""
 
     async def case() -> None:
-        clock, store = NodeClock(VirtualClock()), Distant(repeat(way))
+        clock, store = NodeClock(VirtualClock()), DistantStore(repeat(delay_s))
         await clock.measure(store)
         assert clock.offset_us == 0
-        assert store.asked == 4
+        assert store.reads == 4
 
     run(case())
 
 
 @pytest.mark.parametrize(
-    ("ahead_s", "ways_s", "offset_s"),
+    ("ahead_s", "delays_s", "offset_s"),
     [
-        (0.5, [SLOW_BACK] * 4, 0.418),  # it may have been told when the answer came
-        (0.5, [SLOW_THERE] * 4, 0.5),
-        (-0.5, [SLOW_BACK] * 4, -0.5),  # it may have been told when the question was asked
-        (-0.5, [SLOW_THERE] * 4, -0.418),
-        (0.5, [SLOW_BACK, QUICK], 0.498),  # the quick one says more, and ends the asking
-        (-0.5, [SLOW_THERE, QUICK], -0.499),
+        (0.5, [SLOW_ANSWER] * 4, 0.418),  # the clock may have been read when the answer came
+        (0.5, [SLOW_REQUEST] * 4, 0.5),
+        (-0.5, [SLOW_ANSWER] * 4, -0.5),  # the clock may have been read when the request was sent
+        (-0.5, [SLOW_REQUEST] * 4, -0.418),
+        (0.5, [SLOW_ANSWER, QUICK], 0.498),  # the quick answer is more exact, and is the last
+        (-0.5, [SLOW_REQUEST, QUICK], -0.499),
     ],
 )
-def test_an_offset_moves_to_the_nearer_edge_of_what_an_answer_allows(
-    ahead_s: float, ways_s: list[tuple[float, float]], offset_s: float
+def test_an_offset_moves_to_the_nearer_end_of_its_possible_range(
+    ahead_s: float, delays_s: list[tuple[float, float]], offset_s: float
 ) -> None:
     async def case() -> None:
-        clock, store = NodeClock(VirtualClock()), Distant(ways_s, ahead_s=ahead_s)
+        clock, store = NodeClock(VirtualClock()), DistantStore(delays_s, ahead_s=ahead_s)
         await clock.measure(store)
         assert clock.offset_us == pytest.approx(offset_s * SECOND_US, abs=2)
-        assert store.asked == len(ways_s)
+        assert store.reads == len(delays_s)
 
     run(case())
 
 
-WAY_S = st.floats(0, 3)
+DELAY_S = st.floats(0, 3)
 
 
 @given(
-    known_s=st.floats(-5, 5), ahead_s=st.floats(-5, 5), ways_s=st.lists(st.tuples(WAY_S, WAY_S), min_size=4, max_size=4)
+    known_s=st.floats(-5, 5),
+    ahead_s=st.floats(-5, 5),
+    delays_s=st.lists(st.tuples(DELAY_S, DELAY_S), min_size=4, max_size=4),
 )
 @settings(max_examples=100, deadline=None)
-def test_no_answer_moves_an_offset_away_from_the_truth(
-    known_s: float, ahead_s: float, ways_s: list[tuple[float, float]]
+def test_an_answer_never_moves_an_offset_away_from_the_truth(
+    known_s: float, ahead_s: float, delays_s: list[tuple[float, float]]
 ) -> None:
     async def case() -> None:
         clock = NodeClock(VirtualClock())
         clock.offset_us = known_us = round(known_s * SECOND_US)
         true_us = round(ahead_s * SECOND_US)
-        await clock.measure(Distant(ways_s, ahead_s=ahead_s))
+        await clock.measure(DistantStore(delays_s, ahead_s=ahead_s))
         low_us, high_us = sorted((known_us, true_us))
         assert low_us - 2 <= clock.offset_us <= high_us + 2
 
@@ -229,7 +231,7 @@ def test_a_clock_that_was_set_is_not_believed_until_it_was_compared() -> None:
 
     async def case() -> None:
         wall = VirtualClock()
-        clock, store = NodeClock(wall), Distant(repeat((0.0, 0.0)), ahead_s=0.25)
+        clock, store = NodeClock(wall), DistantStore(repeat((0.0, 0.0)), ahead_s=0.25)
         await clock.measure(store)
         right = VirtualClock()
         for by_s in (5, -12):

@@ -1,7 +1,7 @@
 """G9: executions of one job run in instant order under queue."""
 
 from tests.support.engine_world import World, in_world
-from tests.support.guarantee_checks import covered, instants
+from tests.support.guarantee_checks import list_instants, list_recorded_instants
 
 
 @in_world
@@ -21,4 +21,4 @@ async def test_g9_ordered(world: World) -> None:
     await world.reach(200)
     runs = [run for run in await world.runs("work") if run.started_us is not None]
     assert [run.started_us for run in runs] == sorted(run.started_us or 0 for run in runs)
-    assert covered(world, list(runs), 5) == instants(5, 200, 5)
+    assert list_recorded_instants(world, list(runs), 5) == list_instants(5, 200, 5)

@@ -6,7 +6,7 @@ from tests.support.engine_world import World, in_world
 
 @in_world
 async def test_g16_bounded(world: World) -> None:
-    """Floods and giants: what is held in memory, and stored of one run, has a bound."""
+    """Many triggers and huge errors and results: memory and the stored size of a run are bounded."""
     work = world.work("work", takes=0.5)
     world.work("long-error", RuntimeError("x" * 10_000_000))
     world.work("large-result", lambda: "x" * 2_000_000)
@@ -28,7 +28,7 @@ async def test_g16_bounded(world: World) -> None:
 
 
 @in_world
-async def test_g16_bounded_queues_hold_through_everything(world: World) -> None:
+async def test_g16_bounded_queues_stay_within_their_limit(world: World) -> None:
     world.work("work", takes=1000)
     await world.job("work", schedule="@every 1s", overlap="queue", queue_max=20, recovery="all")
     await world.advance(500)

@@ -1,4 +1,4 @@
-"""Log lines: one way out, fields on every line, levels that can be lived with."""
+"""Log setup and the event log: one output for all loggers, fields, levels and quotas."""
 
 import asyncio
 import io
@@ -30,8 +30,7 @@ from chronos.core.events import (
 )
 from chronos.core.execution import AttemptStatus, Cause, Status
 from chronos.core.reasons import ReasonCode
-from chronos.observe import event_log as lines_module
-from chronos.observe import log_setup as module
+from chronos.observe import event_log, log_setup
 from chronos.observe.event_log import EventLog
 from chronos.observe.log_quota import LINES_PER_MINUTE, LINES_PER_SUBJECT
 from chronos.observe.log_setup import Logs, line_logger
@@ -42,7 +41,7 @@ ABOUT: dict[str, Any] = {"at_us": 1, "execution": RUN, "job": JOB}
 
 @contextmanager
 def logged(form: str = "json", level: str = "debug") -> Iterator[io.StringIO]:
-    """Whatever is logged meanwhile."""
+    """Yield the log output of the block."""
     stream = io.StringIO()
     logs = Logs(level=level, form=form, stream=stream, node="a")
     try:
@@ -55,7 +54,7 @@ def lines(stream: io.StringIO) -> list[dict[str, Any]]:
     return [json.loads(line) for line in stream.getvalue().splitlines()]
 
 
-def watched(*events: Event, level: str = "debug") -> list[dict[str, Any]]:
+def log_events(*events: Event, level: str = "debug") -> list[dict[str, Any]]:
     with logged(level=level) as stream:
         watcher = EventLog({JOB: ("default", "nightly")}.get)
         for event in events:
@@ -63,36 +62,36 @@ def watched(*events: Event, level: str = "debug") -> list[dict[str, Any]]:
     return lines(stream)
 
 
-def test_everything_takes_the_same_way() -> None:
+def test_all_loggers_share_one_output() -> None:
     with logged() as stream:
         line_logger("chronos.server").info("ours", answer=42)
-        logging.getLogger("somebody.else").warning("theirs: %s", "x", extra={"more": "y"})
+        logging.getLogger("other.library").warning("theirs: %s", "x", extra={"more": "y"})
         with structlog.contextvars.bound_contextvars(request_id="r1"):
-            logging.getLogger("somebody.else").info("asked")
-            line_logger("chronos.server").info("asked too")
-    found = lines(stream)
-    for line in found:
+            logging.getLogger("other.library").info("within")
+            line_logger("chronos.server").info("also within")
+    log_lines = lines(stream)
+    for line in log_lines:
         assert line.pop("timestamp").endswith("Z")
         assert line.pop("node") == "a"
-    theirs = {"logger": "somebody.else"}
-    assert found == [
+    theirs = {"logger": "other.library"}
+    assert log_lines == [
         {"event": "ours", "answer": 42, "level": "info", "logger": "chronos.server"},
         {"event": "theirs: x", "more": "y", "level": "warning", **theirs},
-        {"event": "asked", "request_id": "r1", "level": "info", **theirs},
-        {"event": "asked too", "request_id": "r1", "level": "info", "logger": "chronos.server"},
+        {"event": "within", "request_id": "r1", "level": "info", **theirs},
+        {"event": "also within", "request_id": "r1", "level": "info", "logger": "chronos.server"},
     ]
 
 
-def test_errors_come_with_their_traceback() -> None:
+def test_errors_are_logged_with_their_traceback() -> None:
     with logged() as stream:
         try:
             raise ValueError("no")
         except ValueError:
             logging.getLogger("x").exception("it broke")
             line_logger("y").exception("it broke")
-    found = lines(stream)
-    assert len(found) == 2
-    assert all(line["exception"].endswith("ValueError: no") for line in found)
+    log_lines = lines(stream)
+    assert len(log_lines) == 2
+    assert all(line["exception"].endswith("ValueError: no") for line in log_lines)
 
 
 def test_warnings_are_logged() -> None:
@@ -103,7 +102,7 @@ def test_warnings_are_logged() -> None:
     assert "DeprecationWarning: old" in lines(stream)[0]["event"]
 
 
-def test_for_people() -> None:
+def test_console_lines_are_plain_text() -> None:
     with logged("console") as stream:
         line_logger("chronos.server").info("ours", answer=42)
     assert "ours" in stream.getvalue()
@@ -111,7 +110,7 @@ def test_for_people() -> None:
     assert "\x1b" not in stream.getvalue()
 
 
-def test_everything_is_put_back() -> None:
+def test_close_restores_the_configuration() -> None:
     root = logging.getLogger()
     before = root.level, list(root.handlers)
     with logged():
@@ -119,20 +118,20 @@ def test_everything_is_put_back() -> None:
     assert (root.level, root.handlers) == before
 
 
-def test_whoever_does_not_read_stops_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    is_read = threading.Event()
+def test_a_blocked_reader_does_not_block_logging(monkeypatch: pytest.MonkeyPatch) -> None:
+    unblocked = threading.Event()
 
-    class Stuck(io.StringIO):
+    class BlockedStream(io.StringIO):
         def write(self, text: str) -> int:
-            is_read.wait(10)
+            unblocked.wait(10)
             return super().write(text)
 
-    monkeypatch.setattr(module, "MAX_QUEUED_LINES", 5)
-    logs = Logs(level="info", form="json", stream=Stuck())
+    monkeypatch.setattr(log_setup, "MAX_QUEUED_LINES", 5)
+    logs = Logs(level="info", form="json", stream=BlockedStream())
     for _ in range(100):
         logging.getLogger("x").info("y")
     dropped = logs.dropped
-    is_read.set()
+    unblocked.set()
     logs.close()
     assert dropped >= 50
 
@@ -157,15 +156,15 @@ def test_whoever_does_not_read_stops_nobody(monkeypatch: pytest.MonkeyPatch) -> 
         (ProblemReported(at_us=1, where="store", error="away"), "warning", "problem"),
     ],
 )
-def test_events(event: Event, level: str, text: str) -> None:
-    [line] = watched(event)
+def test_each_event_has_its_level_and_text(event: Event, level: str, text: str) -> None:
+    [line] = log_events(event)
     assert (line["level"], line["event"], line["node"]) == (level, text, "a")
     assert line.get("job", "nightly") == "nightly"
 
 
 @pytest.mark.parametrize("status", [status for status in Status if status.final])
-def test_ends(status: Status) -> None:
-    [line] = watched(
+def test_ended_executions_have_a_level_by_status(status: Status) -> None:
+    [line] = log_events(
         ExecutionEnded(**ABOUT, status=status, code=ReasonCode.CANCELED, duration_us=1_500_000, message="So.")
     )
     quiet = {Status.SUCCEEDED: "debug", Status.SKIPPED: "info", Status.CANCELED: "info"}
@@ -176,20 +175,24 @@ def test_ends(status: Status) -> None:
 
 
 @pytest.mark.parametrize("status", list(AttemptStatus))
-def test_attempts(status: AttemptStatus) -> None:
-    [line] = watched(AttemptEnded(**ABOUT, task="main", number=2, status=status, duration_us=5, error="x"))
+def test_attempts_are_logged_with_task_and_error(status: AttemptStatus) -> None:
+    [line] = log_events(AttemptEnded(**ABOUT, task="main", number=2, status=status, duration_us=5, error="x"))
     assert (line["task"], line["attempt"], line["error"]) == ("main", 2, "x")
 
 
-def test_success_is_quiet() -> None:
+def test_success_is_not_logged_at_info() -> None:
     ended = ExecutionEnded(**ABOUT, status=Status.SUCCEEDED, code=ReasonCode.SUCCEEDED, duration_us=1)
-    assert not watched(ended, level="info")
+    assert not log_events(ended, level="info")
 
 
-def test_the_same_trouble_is_not_told_all_the_time() -> None:
+def test_a_repeated_problem_is_logged_once_per_interval() -> None:
     away = [ProblemReported(at_us=at_us, where="store", error="away") for at_us in range(1, 20_000_000, 1_000_000)]
-    found = watched(*away, ProblemReported(at_us=2, where="store", error="full"))
-    assert [(line["error"], line.get("repeated")) for line in found] == [("away", None), ("away", 9), ("full", None)]
+    log_lines = log_events(*away, ProblemReported(at_us=2, where="store", error="full"))
+    assert [(line["error"], line.get("repeated")) for line in log_lines] == [
+        ("away", None),
+        ("away", 9),
+        ("full", None),
+    ]
 
 
 def failed(at_us: int, job: bytes = JOB) -> Event:
@@ -206,37 +209,37 @@ def failed(at_us: int, job: bytes = JOB) -> Event:
     )
 
 
-def test_a_job_has_one_traceback_in_a_minute() -> None:
-    found = watched(*(failed(1 + n * 10_000_000) for n in range(8)), failed(2, RUN))
-    assert [("exception" in line) for line in found] == [True, *[False] * 5, True, False, True]
+def test_a_job_logs_one_traceback_per_minute() -> None:
+    log_lines = log_events(*(failed(1 + n * 10_000_000) for n in range(8)), failed(2, RUN))
+    assert [("exception" in line) for line in log_lines] == [True, *[False] * 5, True, False, True]
 
 
-def test_a_storm_of_failures_is_counted() -> None:
+def test_lines_beyond_the_quota_are_counted() -> None:
     jobs = [n.to_bytes(16) for n in range(100, 5_100)]
     many = [failed(n, job) for n, job in enumerate(jobs, 1)] + [failed(9_000, JOB) for _ in range(7)]
     often = [failed(70_000_000 + n) for n in range(1_000)]
-    found = watched(*many, *often, failed(140_000_000))
-    told = [line["event"] for line in found]
-    assert told.count("attempt failed") == LINES_PER_MINUTE + LINES_PER_SUBJECT + 1
-    left_out = [(line.get("job"), line["count"]) for line in found if line["event"] == "log lines left out"]
+    log_lines = log_events(*many, *often, failed(140_000_000))
+    logged_events = [line["event"] for line in log_lines]
+    assert logged_events.count("attempt failed") == LINES_PER_MINUTE + LINES_PER_SUBJECT + 1
+    left_out = [(line.get("job"), line["count"]) for line in log_lines if line["event"] == "log lines left out"]
     assert left_out == [(None, 5_000 - LINES_PER_MINUTE + 7), ("nightly", 1_000 - LINES_PER_SUBJECT)]
 
 
-def test_what_was_left_out_is_told_even_if_nothing_happens_any_longer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lines_module, "MINUTE_US", 1_000)
+def test_left_out_lines_are_reported_without_another_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_log, "MINUTE_US", 1_000)
 
     async def storm() -> None:
         watcher = EventLog({JOB: ("default", "nightly")}.get)
         for at_us in range(LINES_PER_SUBJECT + 5):
             watcher.watch(failed(1 + at_us))
-        await told.wait()
+        await reported.wait()
 
-    class Told(logging.Handler):
+    class ReportHandler(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             if "left out" in record.getMessage():
-                told.set()
+                reported.set()
 
-    told, handler = asyncio.Event(), Told()
+    reported, handler = asyncio.Event(), ReportHandler()
     with logged() as stream:
         logging.getLogger("chronos").addHandler(handler)
         try:
@@ -246,7 +249,7 @@ def test_what_was_left_out_is_told_even_if_nothing_happens_any_longer(monkeypatc
     assert lines(stream)[-1]["count"] == 5
 
 
-def test_lines_can_be_read_without_a_formatter_of_ours(caplog: pytest.LogCaptureFixture) -> None:
+def test_standard_handlers_print_the_fields(caplog: pytest.LogCaptureFixture) -> None:
     log = line_logger("chronos.server")
     log.warning("it is full", where="a place", count=3, node="a-1")
     try:
@@ -260,12 +263,12 @@ def test_lines_can_be_read_without_a_formatter_of_ours(caplog: pytest.LogCapture
     assert {record.filename for record in caplog.records} == {"test_log_setup.py"}
 
 
-def test_a_job_without_a_name_is_told_by_its_id() -> None:
-    [line] = watched(JobUnschedulable(at_us=1, job=RUN, error="x"))
+def test_an_unknown_job_is_logged_by_its_id() -> None:
+    [line] = log_events(JobUnschedulable(at_us=1, job=RUN, error="x"))
     assert line["job"] == str(UUID(int=8))
 
 
-def test_lines_of_tasks_do_not_mix() -> None:
+def test_context_of_concurrent_tasks_does_not_mix() -> None:
     async def one(name: str) -> None:
         structlog.contextvars.bind_contextvars(request_id=name)
         await asyncio.sleep(0)

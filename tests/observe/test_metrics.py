@@ -1,4 +1,4 @@
-"""Metrics: events in, figures out, parsed as Prometheus parses them."""
+"""Metrics: events are counted, and the output is parsed like Prometheus does."""
 
 import asyncio
 from collections.abc import Callable
@@ -35,13 +35,13 @@ NAMES = {JOB: ("default", "nightly"), UUID(int=9).bytes: ("billing", "nightly")}
 Series = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
-def ended(
+def execution_ended(
     status: Status = Status.SUCCEEDED, code: ReasonCode = ReasonCode.SUCCEEDED, job: bytes = JOB
 ) -> ExecutionEnded:
     return ExecutionEnded(at_us=0, execution=RUN, job=job, status=status, code=code, duration_us=2_000_000)
 
 
-def tried(status: AttemptStatus, job: bytes = JOB, task: str = "main") -> AttemptEnded:
+def attempt_ended(status: AttemptStatus, job: bytes = JOB, task: str = "main") -> AttemptEnded:
     return AttemptEnded(at_us=0, execution=RUN, job=job, task=task, number=1, status=status, duration_us=500_000)
 
 
@@ -53,12 +53,12 @@ def series(text: bytes) -> Series:
     }
 
 
-def measured(
+def measure(
     *events: Event, per_job: bool = True, names: Callable[[bytes], tuple[str, str] | None] = NAMES.get
 ) -> Series:
-    """What is shown after some events."""
+    """Return the series after some events."""
 
-    async def whole() -> bytes:
+    async def render() -> bytes:
         metrics = Metrics(make_store("sqlite://"), SystemClock(), name_of=names, per_job=per_job)
         for event in events:
             metrics.watch(event)
@@ -66,11 +66,11 @@ def measured(
         metrics.count_recovered_jobs(3)
         return metrics.render()
 
-    return series(asyncio.run(whole()))
+    return series(asyncio.run(render()))
 
 
-def value(found: Series, name: str, **labels: str) -> float:
-    return found[name, tuple(sorted(labels.items()))]
+def value(shown: Series, name: str, **labels: str) -> float:
+    return shown[name, tuple(sorted(labels.items()))]
 
 
 @pytest.mark.parametrize(
@@ -84,11 +84,11 @@ def value(found: Series, name: str, **labels: str) -> float:
         (Status.SKIPPED, ReasonCode.UPSTREAM_FAILED, "skipped"),
     ],
 )
-def test_ends(status: Status, code: ReasonCode, word: str) -> None:
-    found = measured(ended(status, code), ended(status, code))
-    counted = value(found, "scheduler_job_occurrences_total", job="nightly", status=word, reason=code.value)
+def test_ended_executions_are_counted_by_status_and_reason(status: Status, code: ReasonCode, word: str) -> None:
+    shown = measure(execution_ended(status, code), execution_ended(status, code))
+    counted = value(shown, "scheduler_job_occurrences_total", job="nightly", status=word, reason=code.value)
     assert counted == 2
-    timed = value(found, "scheduler_job_execution_duration_seconds_count", job="nightly")
+    timed = value(shown, "scheduler_job_execution_duration_seconds_count", job="nightly")
     assert timed == (0 if status is Status.SKIPPED else 2)
 
 
@@ -102,17 +102,17 @@ def test_ends(status: Status, code: ReasonCode, word: str) -> None:
         (AttemptStatus.LOST, "lost"),
     ],
 )
-def test_attempts(status: AttemptStatus, word: str) -> None:
-    found = measured(tried(status))
-    assert value(found, "scheduler_task_attempts_total", job="nightly", task="main", status=word) == 1
-    assert value(found, "scheduler_task_execution_duration_seconds_sum", job="nightly", task="main") == 0.5
+def test_attempts_are_counted_by_status(status: AttemptStatus, word: str) -> None:
+    shown = measure(attempt_ended(status))
+    assert value(shown, "scheduler_task_attempts_total", job="nightly", task="main", status=word) == 1
+    assert value(shown, "scheduler_task_execution_duration_seconds_sum", job="nightly", task="main") == 0.5
 
 
-def test_the_rest() -> None:
+def test_skips_lateness_gaps_and_commits_are_counted() -> None:
     skipped = ExecutionAdmitted(
         at_us=0, execution=RUN, job=JOB, cause=Cause.SCHEDULE, status=Status.SKIPPED, code=ReasonCode.QUEUE_FULL
     )
-    found = measured(
+    shown = measure(
         ExecutionAdmitted(at_us=0, execution=RUN, job=JOB, cause=Cause.SCHEDULE, status=Status.RUNNING),
         skipped,
         ExecutionStarted(at_us=0, execution=RUN, job=JOB, attempt=1, late_us=30_000),
@@ -121,54 +121,56 @@ def test_the_rest() -> None:
         JobUnschedulable(at_us=0, job=JOB, error="no"),
         JobUnschedulable(at_us=1, job=JOB, error="no"),
     )
-    assert value(found, "scheduler_job_occurrences_total", job="nightly", status="skipped", reason="queue_full") == 1
+    assert value(shown, "scheduler_job_occurrences_total", job="nightly", status="skipped", reason="queue_full") == 1
     missed = {"job": "nightly", "status": "missed", "reason": "outside_recovery"}
-    assert value(found, "scheduler_job_occurrences_total", **missed) == 41
-    assert value(found, "scheduler_recovery_runs_total", job="nightly", strategy="last") == 1
-    assert value(found, "scheduler_jobs_recovery_failed_total") == 1
-    assert value(found, "scheduler_jobs_recovered_total") == 3
-    assert value(found, "scheduler_start_lateness_seconds_count") == 1
-    assert value(found, "scheduler_start_lateness_seconds_sum") == 0.03
-    assert value(found, "scheduler_store_batch_size_sum") == 20
-    assert value(found, "scheduler_store_commit_seconds_bucket", le="0.005") == 1
-    assert value(found, "process_resident_memory_bytes") > 0
-    assert any(name == "python_info" for name, _ in found)
-    assert not [name for name, _ in found if name.endswith("_created")]
+    assert value(shown, "scheduler_job_occurrences_total", **missed) == 41
+    assert value(shown, "scheduler_recovery_runs_total", job="nightly", strategy="last") == 1
+    assert value(shown, "scheduler_jobs_recovery_failed_total") == 1
+    assert value(shown, "scheduler_jobs_recovered_total") == 3
+    assert value(shown, "scheduler_start_lateness_seconds_count") == 1
+    assert value(shown, "scheduler_start_lateness_seconds_sum") == 0.03
+    assert value(shown, "scheduler_store_batch_size_sum") == 20
+    assert value(shown, "scheduler_store_commit_seconds_bucket", le="0.005") == 1
+    assert value(shown, "process_resident_memory_bytes") > 0
+    assert any(name == "python_info" for name, _ in shown)
+    assert not [name for name, _ in shown if name.endswith("_created")]
 
 
-def test_namespaces_are_told_apart() -> None:
-    found = measured(ended(), ended(job=UUID(int=9).bytes), ended(job=b"?" * 16))
-    jobs = {dict(labels)["job"] for name, labels in found if name == "scheduler_job_occurrences_total"}
+def test_jobs_of_different_namespaces_have_different_labels() -> None:
+    shown = measure(execution_ended(), execution_ended(job=UUID(int=9).bytes), execution_ended(job=b"?" * 16))
+    jobs = {dict(labels)["job"] for name, labels in shown if name == "scheduler_job_occurrences_total"}
     assert jobs == {"nightly", "billing/nightly", metric_definitions.UNKNOWN_JOB_LABEL}
 
 
-def test_without_a_label_for_each_job() -> None:
-    found = measured(ended(), ended(job=UUID(int=9).bytes), tried(AttemptStatus.FAILED), per_job=False)
-    counted = value(found, "scheduler_job_occurrences_total", job="", status="completed", reason="succeeded")
+def test_without_per_job_the_label_is_empty() -> None:
+    shown = measure(
+        execution_ended(), execution_ended(job=UUID(int=9).bytes), attempt_ended(AttemptStatus.FAILED), per_job=False
+    )
+    counted = value(shown, "scheduler_job_occurrences_total", job="", status="completed", reason="succeeded")
     assert counted == 2
-    assert value(found, "scheduler_task_attempts_total", job="", task="", status="failure") == 1
+    assert value(shown, "scheduler_task_attempts_total", job="", task="", status="failure") == 1
 
 
-def test_labels_stay_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_labels_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metric_definitions, "MAX_JOBS", 3)
     monkeypatch.setattr(metric_definitions, "MAX_TASKS", 4)
     ids = [UUID(int=number).bytes for number in range(10)]
-    events: list[Event] = [ended(job=job) for job in ids]
-    events += [tried(AttemptStatus.SUCCEEDED, job, task) for job in ids for task in ("a", "b", "c")]
-    found = measured(*events, names=lambda job: ("default", f"job-{job[-1]}"))
+    events: list[Event] = [execution_ended(job=job) for job in ids]
+    events += [attempt_ended(AttemptStatus.SUCCEEDED, job, task) for job in ids for task in ("a", "b", "c")]
+    shown = measure(*events, names=lambda job: ("default", f"job-{job[-1]}"))
     label = {"status": "completed", "reason": "succeeded"}
     counts = {
-        job: value(found, "scheduler_job_occurrences_total", job=job, **label)
+        job: value(shown, "scheduler_job_occurrences_total", job=job, **label)
         for job in ("job-0", "job-1", "job-2", metric_definitions.OTHER_LABEL)
     }
     assert counts == {"job-0": 1, "job-1": 1, "job-2": 1, metric_definitions.OTHER_LABEL: 7}
-    pairs = {labels for name, labels in found if name == "scheduler_task_attempts_total"}
-    assert len(pairs) == 4 + 2 + 1  # four of their own, the rest of two jobs, the other jobs
-    assert sum(found["scheduler_task_attempts_total", pair] for pair in pairs) == 30
+    pairs = {labels for name, labels in shown if name == "scheduler_task_attempts_total"}
+    assert len(pairs) == 4 + 2 + 1  # four tasks, "other" of two jobs, and all other jobs
+    assert sum(shown["scheduler_task_attempts_total", pair] for pair in pairs) == 30
 
 
-def test_what_stands_in_the_store_is_read_when_asked() -> None:
-    async def whole() -> None:
+def test_gauges_are_read_from_the_store_on_refresh() -> None:
+    async def check() -> None:
         store: Store = make_store("sqlite://")
         clock = SystemClock()
         await store.open()
@@ -181,33 +183,33 @@ def test_what_stands_in_the_store_is_read_when_asked() -> None:
             )
         await metrics.refresh()
         metrics.set_leader(True)
-        found = series(metrics.render())
-        assert value(found, "scheduler_nodes") == 1
-        assert value(found, "scheduler_leader") == 1
-        assert value(found, "scheduler_store_up") == 1
-        assert value(found, "scheduler_jobs_running_total") == 0
-        assert value(found, "scheduler_store_commit_seconds_count") == 2
+        shown = series(metrics.render())
+        assert value(shown, "scheduler_nodes") == 1
+        assert value(shown, "scheduler_leader") == 1
+        assert value(shown, "scheduler_store_up") == 1
+        assert value(shown, "scheduler_jobs_running_total") == 0
+        assert value(shown, "scheduler_store_commit_seconds_count") == 2
         await store.apply(RegisterNode(name="c", incarnation=b"c" * 16, now_us=clock.now_us(), slots=1, labels={}))
-        await metrics.refresh()  # read anew, although it was read a moment ago
+        await metrics.refresh()  # reads again, although the last read was just now
         assert value(series(metrics.render()), "scheduler_nodes") == 2
         await store.close()
         await metrics.refresh()
         assert value(series(metrics.render()), "scheduler_store_up") == 0
         assert value(series(metrics.render()), "scheduler_nodes") == 2
 
-    asyncio.run(whole())
+    asyncio.run(check())
 
 
 def test_ready_work_that_no_live_node_can_take_is_counted() -> None:
-    async def whole() -> None:
+    async def check() -> None:
         store: Store = make_store("sqlite://")
         clock = SystemClock()
         await store.open()
         metrics = Metrics(store, clock, name_of=NAMES.get)
         service = make_service(store, clock, checks={"python": lambda _: None})
         for name in ("a", "b"):
-            says = {"name": name, "schedule": "now", "python": {"name": "f"}}
-            await service.job_saver.save([service.jobs.read(says)])
+            body = {"name": name, "schedule": "now", "python": {"name": "f"}}
+            await service.job_saver.save([service.jobs.read(body)])
         await metrics.refresh()
         assert value(series(metrics.render()), "scheduler_executions_unclaimable") == 2
         offer = build_offer(None, ["f"]).text
@@ -218,32 +220,36 @@ def test_ready_work_that_no_live_node_can_take_is_counted() -> None:
         assert value(series(metrics.render()), "scheduler_executions_unclaimable") == 0
         await store.close()
 
-    asyncio.run(whole())
+    asyncio.run(check())
 
 
-def test_those_who_ask_together_share_a_look() -> None:
-    class Looked:
+def test_concurrent_refreshes_share_a_read() -> None:
+    class CountingStore:
         def __init__(self, store: Store) -> None:
-            self._store, self.times, self.nodes = store, 0, store.nodes
+            self._store, self.reads, self.nodes = store, 0, store.nodes
 
         async def counts(self) -> Counts:
-            self.times += 1
+            self.reads += 1
             return await self._store.counts()
 
-    async def whole() -> None:
+    async def check() -> None:
         store = make_store("sqlite://")
         await store.open()
-        looked = Looked(store)
-        metrics = Metrics(cast(Store, looked), SystemClock(), name_of=NAMES.get)
+        counting = CountingStore(store)
+        metrics = Metrics(cast(Store, counting), SystemClock(), name_of=NAMES.get)
         await asyncio.gather(*(metrics.refresh() for _ in range(100)))
-        assert looked.times <= 2
+        assert counting.reads <= 2
         await store.close()
 
-    asyncio.run(whole())
+    asyncio.run(check())
 
 
 def test_every_metric_is_documented() -> None:
-    families = {name for name, _ in measured(ended(), tried(AttemptStatus.FAILED)) if name.startswith("scheduler_")}
+    families = {
+        name
+        for name, _ in measure(execution_ended(), attempt_ended(AttemptStatus.FAILED))
+        if name.startswith("scheduler_")
+    }
     page = PAGE.read_text()
     base = {name.removesuffix("_bucket").removesuffix("_sum").removesuffix("_count") for name in families}
     assert not {name for name in base if f"`{name}`" not in page}

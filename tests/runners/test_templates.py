@@ -1,4 +1,4 @@
-"""Templates: names are looked up, nothing is evaluated; and secrets are kept out of sight."""
+"""Templates: names are looked up, nothing is evaluated, and secrets are masked."""
 
 from typing import Any
 

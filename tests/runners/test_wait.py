@@ -1,4 +1,4 @@
-"""The wait target: it says until when, or for which signal."""
+"""The wait target: it returns a time or a signal to wait for."""
 
 import asyncio
 from typing import Any

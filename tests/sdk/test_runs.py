@@ -228,11 +228,11 @@ def test_waiting_times_out(app: Chronos) -> None:
 
 
 def test_canceling(app: Chronos) -> None:
-    begun = threading.Event()
+    started = threading.Event()
 
     @app.job
     def slow(ctx: Context) -> None:
-        begun.set()
+        started.set()
         while not ctx.canceled:
             time.sleep(0.005)
         raise InterruptedError("asked to stop")
@@ -247,7 +247,7 @@ def test_canceling(app: Chronos) -> None:
         done = quick.trigger()
         done.wait(timeout=SOON_S)
         run = slow.trigger()
-        assert begun.wait(SOON_S)
+        assert started.wait(SOON_S)
         assert slow.is_running
         run.cancel()
         assert run.wait(timeout=SOON_S).status == "canceled"

@@ -267,7 +267,7 @@ def test_contradicting_settings_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(Invalid, match=r"\"a b\" of auth\.tokens\.ci"):
         check_config(load_text(tmp_path, f"auth: {{tokens: {{ci: {{token_hash: {'f' * 64}, namespaces: [a b]}}}}}}"))
     for path in ("/healthz", "/api/v1/jobs", "/api/v1/x"):
-        with pytest.raises(Invalid, match=r"metrics\.prometheus\.path is .*, where the API answers; choose another"):
+        with pytest.raises(Invalid, match=r"metrics\.prometheus\.path .* is a path of the API; choose another"):
             check_config(load_text(tmp_path, f"metrics: {{prometheus: {{path: {path}}}}}"))
     with pytest.raises(Invalid, match="unknown store"):
         check_config(load_text(tmp_path, "store: redis://x"))

@@ -25,7 +25,7 @@ def running(answer: dict[str, object]) -> bool:
 
 def test_a_server_prints_its_banner_gets_ready_and_stops_on_sigterm(start: Start, tmp_path: Path) -> None:
     server = start().ready()
-    assert "chronos-data/chronos.db" in server.greeting
+    assert "chronos-data/chronos.db" in server.banner
     assert server.get("/healthz")[0] == 200
     assert server.get("/readyz") == (200, '{"status":"ready"}')
     assert (tmp_path / "chronos-data" / "chronos.db").exists()

@@ -1,4 +1,4 @@
-"""Applying a set of jobs: whose they are, what is pruned, and that it is one change."""
+"""Applying jobs: ownership, pruning and atomicity."""
 
 from typing import Any
 
@@ -45,7 +45,7 @@ def test_pruning_and_saving_are_one_command() -> None:
     in_world(case)
 
 
-def test_pruning_alone_is_a_change_too() -> None:
+def test_pruning_without_drafts_is_a_change() -> None:
     async def case(world: World) -> None:
         await world.saver.apply(drafts(world, "a", "b"), owner="repo")
         plan = await world.saver.apply(drafts(world, "b"), owner="repo", prune=True)
@@ -73,12 +73,12 @@ def test_pruning_stays_within_its_namespaces_and_with_its_owner() -> None:
     in_world(case)
 
 
-def test_a_job_of_another_owner_is_not_taken_over() -> None:
+def test_a_job_of_another_owner_is_a_conflict() -> None:
     async def case(world: World) -> None:
         await world.saver.apply(drafts(world, "theirs"), owner="other")
         await world.saver.save(drafts(world, "nobodys"))
         for dry_run in (True, False):
-            with pytest.raises(Conflict, match='"theirs" belongs to "other": "repo" cannot take it over'):
+            with pytest.raises(Conflict, match='"theirs" belongs to the owner "other", not to "repo"'):
                 await world.saver.apply(drafts(world, "mine", "theirs"), owner="repo", prune=True, dry_run=dry_run)
         assert await names(world) == ["nobodys", "theirs"]
         plan = await world.saver.apply(drafts(world, "nobodys"), owner="repo")
@@ -88,22 +88,22 @@ def test_a_job_of_another_owner_is_not_taken_over() -> None:
     in_world(case)
 
 
-def test_the_plan_of_a_dry_run_is_what_becomes_of_it() -> None:
+def test_the_plan_of_a_dry_run_equals_the_result() -> None:
     async def case(world: World) -> None:
         many = [f"job-{n:02}" for n in range(15)]
         await world.saver.apply(drafts(world, *many), owner="repo")
         await world.jobs.delete("job-07")
-        await world.saver.apply(drafts(world, "job-07"), owner="repo")  # anew, so by another id
+        await world.saver.apply(drafts(world, "job-07"), owner="repo")  # created again, with another id
         for dry_run in (True, False):
             plan = await world.saver.apply(drafts(world, *many, "new"), owner="repo", dry_run=dry_run)
             assert ([one.name for one in plan.created], len(plan.unchanged)) == (["new"], 15)
-            with pytest.raises(Invalid, match="named twice"):
+            with pytest.raises(Invalid, match="appears twice"):
                 await world.saver.apply(drafts(world, "a", "a"), owner="repo", dry_run=dry_run)
 
     in_world(case)
 
 
-def test_somebody_changes_what_is_pruned() -> None:
+def test_a_concurrent_change_of_a_pruned_job_is_planned_again() -> None:
     async def case(world: World) -> None:
         await world.saver.apply(drafts(world, "a", "b", "c"), owner="repo")
         read = world.store.list_jobs
@@ -125,7 +125,7 @@ def test_somebody_changes_what_is_pruned() -> None:
     in_world(case)
 
 
-def test_a_paused_job_that_is_saved_keeps_its_reason() -> None:
+def test_saving_a_paused_job_keeps_its_reason() -> None:
     async def case(world: World) -> None:
         await world.save()
         paused = await world.switch("pause", "job", reason="holiday")

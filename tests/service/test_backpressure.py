@@ -1,4 +1,4 @@
-"""The bound on what waits: nothing more is admitted beyond it, and nothing is refused because of what has run."""
+"""Backpressure: runs beyond the limit are refused, and finished runs free capacity."""
 
 import asyncio
 from functools import partial
@@ -16,7 +16,7 @@ from tests.support.service_world import HOUR_US, START_US, World, in_world
 
 
 class Counted:
-    """A store that is told how often it counted."""
+    """A store that counts its counts."""
 
     def __init__(self, store: Any) -> None:
         self._store, self.times = store, 0
@@ -30,13 +30,13 @@ class Counted:
 
 
 async def fill(world: World, count: int) -> None:
-    """Let so many wait."""
+    """Create this many waiting runs."""
     await world.save("other", overlap="allow")
     for _ in range(count):
         await world.runs.trigger("other")
 
 
-def test_what_has_run_takes_no_room() -> None:
+def test_finished_runs_need_no_capacity() -> None:
     async def case(world: World) -> None:
         await world.save(overlap="allow")
         for _ in range(12):
@@ -47,18 +47,18 @@ def test_what_has_run_takes_no_room() -> None:
     in_world(case, max_pending=3)
 
 
-def test_many_at_once_do_not_find_the_same_room() -> None:
+def test_concurrent_requests_do_not_share_capacity() -> None:
     async def case(world: World) -> None:
         await world.save(overlap="allow")
-        asked = await asyncio.gather(*(world.runs.trigger("job") for _ in range(30)), return_exceptions=True)
-        assert sum(not isinstance(one, BaseException) for one in asked) == 5
-        assert {type(one) for one in asked if isinstance(one, BaseException)} == {QueueFull}
+        triggered = await asyncio.gather(*(world.runs.trigger("job") for _ in range(30)), return_exceptions=True)
+        assert sum(not isinstance(one, BaseException) for one in triggered) == 5
+        assert {type(one) for one in triggered if isinstance(one, BaseException)} == {QueueFull}
         assert (await world.store.counts()).open == {Status.READY: 5}
 
     in_world(case, max_pending=5)
 
 
-def test_a_flood_that_is_refused_counts_a_few_times() -> None:
+def test_a_refused_flood_counts_only_a_few_times() -> None:
     async def case(world: World) -> None:
         store = Counted(world.store)
         room = Backpressure(store, world.clock, limit=2)
@@ -71,7 +71,7 @@ def test_a_flood_that_is_refused_counts_a_few_times() -> None:
     in_world(case)
 
 
-def test_what_is_under_way_counts_until_its_fate_is_known() -> None:
+def test_reservations_count_until_they_are_released() -> None:
     async def case(world: World) -> None:
         room = Backpressure(world.store, world.clock, limit=4)
         assert await room.reserve(3) == 3
@@ -84,29 +84,29 @@ def test_what_is_under_way_counts_until_its_fate_is_known() -> None:
     in_world(case)
 
 
-def test_the_same_key_is_answered_when_nothing_more_fits() -> None:
+def test_a_repeated_key_is_served_when_the_queue_is_full() -> None:
     async def case(world: World) -> None:
         await world.save(overlap="allow")
-        asked = await world.runs.trigger("job", idempotency="k")
+        triggered = await world.runs.trigger("job", idempotency="k")
         [run] = await world.claim()
         await world.settle(run, Status.FAILED, dead_letter=True)
-        again = await world.runs.replay(asked.id, idempotency="k")
-        letter = await world.runs.replay_dead_letter(asked.id)
+        again = await world.runs.replay(triggered.id, idempotency="k")
+        letter = await world.runs.replay_dead_letter(triggered.id)
         for run in await world.claim():
             await world.settle(run)
         await fill(world, 4)
-        assert await world.runs.trigger("job", idempotency="k") == (asked.id, Status.FAILED, False)
-        assert (await world.runs.replay(asked.id, idempotency="k"))[::2] == (again.id, False)
-        assert (await world.runs.replay_dead_letter(asked.id))[::2] == (letter.id, False)
+        assert await world.runs.trigger("job", idempotency="k") == (triggered.id, Status.FAILED, False)
+        assert (await world.runs.replay(triggered.id, idempotency="k"))[::2] == (again.id, False)
+        assert (await world.runs.replay_dead_letter(triggered.id))[::2] == (letter.id, False)
         for key in ("another", None):
-            with pytest.raises(QueueFull, match="4 executions wait already, allowed 4"):
+            with pytest.raises(QueueFull, match="4 runs are already waiting, allowed 4"):
                 await world.runs.trigger("job", idempotency=key)
         assert (await world.store.counts()).open == {Status.READY: 4}
 
     in_world(case, max_pending=4)
 
 
-def test_the_same_backfill_is_answered_when_nothing_more_fits() -> None:
+def test_a_repeated_backfill_is_served_when_the_queue_is_full() -> None:
     async def case(world: World) -> None:
         await world.save(overlap="allow")
         past = START_US - 3 * HOUR_US, START_US
@@ -117,14 +117,14 @@ def test_the_same_backfill_is_answered_when_nothing_more_fits() -> None:
         longer = await world.backfills.run("job", START_US - 4 * HOUR_US, START_US, idempotency="another")
         assert (len(longer.ids), longer.next_us) == (1, START_US - 3 * HOUR_US)
         assert await world.backfills.run("job", *past, idempotency="k") == done
-        with pytest.raises(QueueFull, match="6 executions wait already, allowed 6"):
+        with pytest.raises(QueueFull, match="6 runs are already waiting, allowed 6"):
             await world.backfills.run("job", *past, idempotency="new")
         assert (await world.store.counts()).open == {Status.READY: 6}
 
     in_world(case, max_pending=6)
 
 
-def test_the_same_done_to_many_is_answered_when_nothing_more_fits() -> None:
+def test_a_repeated_bulk_trigger_is_served_when_the_queue_is_full() -> None:
     async def case(world: World) -> None:
         for name in ("a", "b"):
             await world.save(name, overlap="allow")

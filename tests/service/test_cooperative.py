@@ -1,4 +1,4 @@
-"""Long work of requests is done in short turns."""
+"""Long work of requests is done in short time slices."""
 
 import asyncio
 
@@ -8,7 +8,7 @@ from chronos.service.cooperative import _SLICE_S, TimeSlicer
 
 
 class Slow(TimeSlicer):
-    """Everything takes longer than a turn."""
+    """A clock on which every step takes longer than a slice."""
 
     def __init__(self) -> None:
         self._at_s = 0.0
@@ -23,7 +23,7 @@ def nothing(_: int) -> None: ...
 
 
 async def turns_of_others(over: asyncio.Event) -> int:
-    """How often anything else has its turn until then."""
+    """Count how often other tasks run meanwhile."""
     count = 0
     while not over.is_set():
         await asyncio.sleep(0)
@@ -31,7 +31,7 @@ async def turns_of_others(over: asyncio.Event) -> int:
     return count
 
 
-def test_others_have_their_turn_after_each_of_them_whoever_works() -> None:
+def test_other_tasks_run_after_each_slice() -> None:
     async def main() -> None:
         turns, over = Slow(), asyncio.Event()
         others = asyncio.create_task(turns_of_others(over))
@@ -42,7 +42,7 @@ def test_others_have_their_turn_after_each_of_them_whoever_works() -> None:
     asyncio.run(main())
 
 
-def test_requests_work_by_turns_and_each_in_order() -> None:
+def test_requests_alternate_and_keep_their_order() -> None:
     async def main() -> None:
         turns, done = Slow(), list[tuple[str, int]]()
         await asyncio.gather(
@@ -54,7 +54,7 @@ def test_requests_work_by_turns_and_each_in_order() -> None:
     asyncio.run(main())
 
 
-def test_what_takes_no_time_is_done_in_one_turn() -> None:
+def test_fast_work_is_done_in_one_slice() -> None:
     async def main() -> None:
         turns, over, seen = TimeSlicer(lambda: 0.0), asyncio.Event(), list[int]()
         others = asyncio.create_task(turns_of_others(over))
@@ -66,7 +66,7 @@ def test_what_takes_no_time_is_done_in_one_turn() -> None:
     asyncio.run(main())
 
 
-def test_an_error_or_a_client_that_goes_away_leaves_the_turn_to_others() -> None:
+def test_an_error_or_cancellation_releases_the_slice() -> None:
     def fails(_: int) -> None:
         raise RuntimeError("this one")
 

@@ -1,4 +1,4 @@
-"""Asking for executions, stopping them, and how they are shown."""
+"""Triggers, backfills, replays, cancellation, and executions as JSON."""
 
 from typing import Any
 
@@ -23,9 +23,9 @@ from tests.support.service_world import HOUR_US, START_US, World, in_world
 def test_a_trigger_runs_now_with_its_payload() -> None:
     async def case(world: World) -> None:
         await world.save(payload={"own": True})
-        asked = await world.runs.trigger("job", {"a": 1}, reason="to see")
-        assert (asked.status, asked.created) == (Status.READY, True)
-        shown = await world.runs.get_json(asked.id)
+        triggered = await world.runs.trigger("job", {"a": 1}, reason="to see")
+        assert (triggered.status, triggered.created) == (Status.READY, True)
+        shown = await world.runs.get_json(triggered.id)
         assert (shown["trigger"], shown["payload"], shown["asked_because"]) == ("manual", {"a": 1}, "to see")
         assert shown["scheduled_at"] == "2027-01-01T00:00:00Z"
         assert shown["tasks"] == [
@@ -42,7 +42,7 @@ def test_a_trigger_runs_now_with_its_payload() -> None:
     in_world(case)
 
 
-def test_the_same_key_is_the_same_execution() -> None:
+def test_the_same_idempotency_key_returns_the_same_execution() -> None:
     async def case(world: World) -> None:
         await world.save(overlap="allow")
         first = await world.runs.trigger("job", idempotency="k")
@@ -56,21 +56,21 @@ def test_the_same_key_is_the_same_execution() -> None:
     in_world(case)
 
 
-def test_a_change_of_a_key_takes_effect_on_what_waits() -> None:
+def test_a_changed_concurrency_key_applies_to_queued_runs() -> None:
     async def case(world: World) -> None:
         async def save(**concurrency: Any) -> None:
             world.tick()
             await world.save(overlap="allow", concurrency=concurrency)
 
         async def statuses() -> list[Status]:
-            found = [await world.store.execution(one.id) for one in asked]
+            found = [await world.store.execution(one.id) for one in triggered]
             return [view.execution.status for view in found if view is not None]
 
         await save(key="{{ payload.customer }}")
-        asked = []
-        for who in ("a", "a", "a", "b"):
+        triggered = []
+        for customer in ("a", "a", "a", "b"):
             world.tick()
-            asked.append(await world.runs.trigger("job", {"customer": who, "region": "eu"}))
+            triggered.append(await world.runs.trigger("job", {"customer": customer, "region": "eu"}))
         ready, queued = Status.READY, Status.QUEUED
         assert await statuses() == [ready, queued, queued, ready]
         await save(key="{{ payload.customer }}", limit=2)
@@ -86,12 +86,12 @@ def test_a_change_of_a_key_takes_effect_on_what_waits() -> None:
     in_world(case)
 
 
-def test_what_a_trigger_refuses() -> None:
+def test_invalid_trigger_arguments_are_rejected() -> None:
     async def case(world: World) -> None:
         await world.save()
         with pytest.raises(NotFound):
             await world.runs.trigger("nobody")
-        with pytest.raises(Invalid, match="still to come"):
+        with pytest.raises(Invalid, match="in the future"):
             await world.runs.trigger("job", at_us=START_US + 1)
         with pytest.raises(Invalid, match="payload"):
             await world.runs.trigger("job", {"a": object()})
@@ -103,7 +103,7 @@ def test_what_a_trigger_refuses() -> None:
     in_world(case)
 
 
-def test_too_much_waits_already() -> None:
+def test_a_trigger_beyond_the_pending_limit_is_queue_full() -> None:
     async def case(world: World) -> None:
         await world.save(overlap="allow")
         for _ in range(3):
@@ -118,7 +118,7 @@ def test_too_much_waits_already() -> None:
     in_world(case, max_pending=3)
 
 
-def test_keys_share_a_limit() -> None:
+def test_equal_concurrency_keys_share_a_limit() -> None:
     async def case(world: World) -> None:
         await world.save(overlap="allow", concurrency={"key": "{{ payload.customer }}"})
         one = await world.runs.trigger("job", {"customer": "a"})
@@ -129,7 +129,7 @@ def test_keys_share_a_limit() -> None:
     in_world(case)
 
 
-def test_a_key_is_rendered_from_what_there_is() -> None:
+def test_a_concurrency_key_is_rendered_from_the_payload() -> None:
     async def case(world: World) -> None:
         saved = await world.save(concurrency={"key": "{{ job.name }}-{{payload.a.0}}-{{ payload.b }}", "limit": 4})
         job = await world.jobs.get(saved.name)
@@ -154,7 +154,7 @@ def test_a_backfill_runs_a_past_range() -> None:
         assert {run.cause for run in page.items} == {Cause.BACKFILL}  # type: ignore[union-attr]
         again = await world.backfills.run("job", START_US - 3 * HOUR_US, START_US, idempotency="b")
         assert again.ids == done.ids
-        with pytest.raises(Invalid, match="no instants"):
+        with pytest.raises(Invalid, match="no scheduled times"):
             await world.backfills.run("job", START_US - 10, START_US - 5)
         with pytest.raises(Invalid, match="past"):
             await world.backfills.run("job", START_US, START_US + 5)
@@ -165,12 +165,12 @@ def test_a_backfill_runs_a_past_range() -> None:
     in_world(case)
 
 
-def test_a_backfill_says_where_to_go_on() -> None:
+def test_a_backfill_returns_where_to_continue() -> None:
     async def case(world: World) -> None:
         await world.save(overlap="queue", queue_max=2)
         done = await world.backfills.run("job", START_US - 9 * HOUR_US, START_US)
         assert (len(done.ids), done.next_us) == (3, START_US - 6 * HOUR_US)
-        with pytest.raises(QueueFull, match='as many executions of "job" are queued as may be'):
+        with pytest.raises(QueueFull, match='the queue of "job" is full'):
             await world.backfills.run("job", START_US - 6 * HOUR_US, START_US)
         [run] = await world.claim()
         await world.settle(run)
@@ -180,18 +180,18 @@ def test_a_backfill_says_where_to_go_on() -> None:
     in_world(case)
 
 
-def test_a_backfill_takes_the_room_there_is_in_the_store() -> None:
+def test_a_backfill_creates_as_many_runs_as_fit() -> None:
     async def case(world: World) -> None:
         await world.save(overlap="allow")
         done = await world.backfills.run("job", START_US - 9 * HOUR_US, START_US)
         assert (len(done.ids), done.next_us) == (4, START_US - 5 * HOUR_US)
-        with pytest.raises(QueueFull, match="4 executions wait already, allowed 4"):
+        with pytest.raises(QueueFull, match="4 runs are already waiting, allowed 4"):
             await world.backfills.run("job", START_US - 5 * HOUR_US, START_US)
 
     in_world(case, max_pending=4)
 
 
-def test_a_backfill_that_takes_too_long_says_so_too() -> None:
+def test_a_backfill_stops_after_its_time_limit() -> None:
     async def case(world: World) -> None:
         await world.save(overlap="queue")
         first_us = START_US - 2 * 1000 * HOUR_US
@@ -202,11 +202,11 @@ def test_a_backfill_that_takes_too_long_says_so_too() -> None:
     in_world(case)
 
 
-def test_replaying_all_of_it_or_what_failed() -> None:
+def test_a_replay_runs_all_tasks_or_only_failed_ones() -> None:
     async def case(world: World) -> None:
         await world.save(tasks=[{"name": "a", "command": {}}, {"name": "b", "command": {}}])
         first = await world.runs.trigger("job", {"n": 1})
-        with pytest.raises(Conflict, match="it is ready"):
+        with pytest.raises(Conflict, match="still ready"):
             await world.runs.replay(first.id)
         group = TaskGroup(
             began_us=START_US,
@@ -237,19 +237,19 @@ def test_replaying_all_of_it_or_what_failed() -> None:
         assert (await world.runs.replay_dead_letter(first.id)).id == once.id
         assert (await world.runs.dead_letters()).items == []
         await world.jobs.delete("job")
-        with pytest.raises(NotFound, match="its job was deleted"):
+        with pytest.raises(NotFound, match="job of this execution was deleted"):
             await world.runs.replay(first.id)
 
     in_world(case)
 
 
-def test_nothing_failed_so_nothing_is_left_to_replay() -> None:
+def test_from_failed_needs_a_failed_task() -> None:
     async def case(world: World) -> None:
         await world.save()
         await world.runs.trigger("job")
         [run] = await world.claim()
         await world.settle(run)
-        with pytest.raises(Invalid, match="none of its tasks failed"):
+        with pytest.raises(Invalid, match="no task of this execution failed"):
             await world.runs.replay(run.id, from_failed=True)
 
     in_world(case)
@@ -277,7 +277,7 @@ def test_cancel_and_signal() -> None:
     in_world(case)
 
 
-def test_one_task_at_its_first_try_is_shown_from_its_columns() -> None:
+def test_a_first_attempt_success_is_written_from_its_columns() -> None:
     async def case(world: World) -> None:
         await world.save()
         run = await world.admit()
@@ -308,7 +308,7 @@ def test_one_task_at_its_first_try_is_shown_from_its_columns() -> None:
         ]
         assert (shown["result"], shown["attempts"], shown["node"]) == ({"rows": 3}, 1, "node-a")
         assert (shown["lateness_ms"], shown["duration_ms"]) == (0, 1000)
-        report = shown["report"]  # made when somebody looks: nothing of it was stored
+        report = shown["report"]  # built when it is read; none is stored
         assert (report["status"], report["worked_ms"], report["tasks"][0]["result"]) == ("succeeded", 1000, {"rows": 3})
         assert shown["reason"] == {"code": "succeeded", "message": "Every task succeeded."}
         assert shown["job_name"] == "job"
@@ -322,7 +322,7 @@ def test_one_task_at_its_first_try_is_shown_from_its_columns() -> None:
     in_world(case)
 
 
-def test_tries_and_reports_are_shown_as_recorded() -> None:
+def test_attempts_and_reports_are_written_as_recorded() -> None:
     async def case(world: World) -> None:
         await world.save()
         run = await world.admit()
@@ -358,7 +358,7 @@ def test_a_task_that_was_removed_is_marked_retired_in_history() -> None:
         tasks: list[dict[str, Any]] = [{"name": name, "command": {}} for name in ("a", "b")]
         await world.save(tasks=tasks)
         run = await world.admit()
-        told = tuple(
+        tasks_ = tuple(
             TaskReport(name=name, status="succeeded", attempts=1, on_failure=OnFailure.FAIL_FAST) for name in ("a", "b")
         )
         report = Report(
@@ -367,7 +367,7 @@ def test_a_task_that_was_removed_is_marked_retired_in_history() -> None:
             status="succeeded",
             began_us=world.clock.us,
             worked_us=SECOND_US,
-            tasks=told,
+            tasks=tasks_,
         )
         await world.settle(run, detail=write_detail(Detail(report=report)))
 
@@ -385,7 +385,7 @@ def test_a_task_that_was_removed_is_marked_retired_in_history() -> None:
     in_world(case)
 
 
-def test_spans_are_one_item() -> None:
+def test_a_span_is_one_item() -> None:
     async def case(world: World) -> None:
         await world.save()
         await world.switch("pause", "job")

@@ -1,4 +1,4 @@
-"""Several people switch and save the same job: nobody undoes what another did, and what belongs together is one."""
+"""Concurrent state changes and saves of one job: no change is undone, and related changes are atomic."""
 
 import asyncio
 from typing import Any
@@ -18,7 +18,7 @@ ANA = Actor(name="ana")
 
 
 class Between:
-    """Something happens once, after somebody has decided and before that is written."""
+    """Makes a change once, between another change's plan and its write."""
 
     def __init__(self, world: World, kind: type[Command[Any]], happens: Any) -> None:
         self.sent: list[Command[Any]] = []
@@ -42,7 +42,7 @@ async def spans(world: World) -> list[int]:
     return [one.count for one in page.items if isinstance(one, Span)]
 
 
-def test_two_resume_a_job_at_once() -> None:
+def test_two_concurrent_resumes_are_one_change() -> None:
     async def case(world: World) -> None:
         await world.save()
         await world.switch("pause", "job")
@@ -55,7 +55,7 @@ def test_two_resume_a_job_at_once() -> None:
     in_world(case)
 
 
-def test_somebody_resumes_later_and_is_faster() -> None:
+def test_a_faster_resume_wins() -> None:
     async def case(world: World) -> None:
         await world.save()
         await world.switch("pause", "job")
@@ -74,7 +74,7 @@ def test_somebody_resumes_later_and_is_faster() -> None:
     in_world(case)
 
 
-def test_somebody_resumed_it_and_paused_it_again() -> None:
+def test_a_job_resumed_and_paused_again_stays_paused() -> None:
     async def case(world: World) -> None:
         await world.save()
         await world.switch("pause", "job")
@@ -95,7 +95,7 @@ def test_somebody_resumed_it_and_paused_it_again() -> None:
     in_world(case)
 
 
-def test_a_job_that_another_disables_is_not_paused() -> None:
+def test_a_concurrently_disabled_job_is_not_paused() -> None:
     async def case(world: World) -> None:
         await world.save()
         Between(world, SetJobState, lambda: world.switch("disable", "job", reason="off"))
@@ -120,18 +120,18 @@ def test_saving_does_not_undo_a_pause(expect: int | None) -> None:
     in_world(case)
 
 
-def test_a_version_that_changed_is_still_refused() -> None:
+def test_a_changed_version_is_still_a_conflict() -> None:
     async def case(world: World) -> None:
         await world.save()
         Between(world, SaveJobs, lambda: world.save(description="theirs"))
-        with pytest.raises(Conflict, match="you have version 1, it is version 2"):
+        with pytest.raises(Conflict, match="you have version 1, the current one is 2"):
             await world.save(description="mine", expect=1)
         assert (await world.jobs.get("job")).spec.description == "theirs"
 
     in_world(case)
 
 
-def test_a_set_is_switched_in_one_command_and_says_so() -> None:
+def test_applied_state_changes_are_one_command_and_audited() -> None:
     async def case(world: World) -> None:
         read = world.jobs.read
         await world.saver.apply([read(shape("a")), read(shape("b", enabled=False)), read(shape("c"))], owner="repo")
@@ -156,8 +156,11 @@ def test_a_set_is_switched_in_one_command_and_says_so() -> None:
                 ("a", 1, JobState.DISABLED, None),
                 ("b", 1, JobState.ACTIVE, START_US + 2 * HOUR_US),
             ]
-            told = [one.diff for one in plan.changed if one.diff is not None]
-            assert [(diff.added.count > 0, diff.cancelled.count > 0) for diff in told] == [(False, True), (True, False)]
+            diffs = [one.diff for one in plan.changed if one.diff is not None]
+            assert [(diff.added.count > 0, diff.cancelled.count > 0) for diff in diffs] == [
+                (False, True),
+                (True, False),
+            ]
         for one in done.changed:
             job = await world.jobs.get(one.name)
             assert (job.state, job.next_us, job.version) == (one.state, one.next_us, 1)
@@ -168,7 +171,7 @@ def test_a_set_is_switched_in_one_command_and_says_so() -> None:
     in_world(case)
 
 
-def test_a_set_is_decided_anew_for_a_state_that_changed() -> None:
+def test_an_apply_is_planned_again_after_a_concurrent_state_change() -> None:
     async def case(world: World) -> None:
         read = world.jobs.read
         await world.saver.apply([read(shape("job"))], owner="repo")
@@ -180,7 +183,7 @@ def test_a_set_is_decided_anew_for_a_state_that_changed() -> None:
     in_world(case)
 
 
-def test_a_job_whose_only_instant_passed_is_done_when_it_is_switched_on() -> None:
+def test_enabling_a_job_whose_only_instant_passed_makes_it_done() -> None:
     async def case(world: World) -> None:
         await world.save(schedule={"in": "1h"}, enabled=False)
         world.tick(2 * HOUR_US)
@@ -191,7 +194,7 @@ def test_a_job_whose_only_instant_passed_is_done_when_it_is_switched_on() -> Non
     in_world(case)
 
 
-def test_a_job_that_ran_once_stays_done_when_it_is_switched_off_and_on() -> None:
+def test_a_job_that_ran_once_stays_done_when_disabled_and_enabled() -> None:
     async def case(world: World) -> None:
         await world.save(schedule=None)
         for change in ("disable", "enable", "enable"):
@@ -230,7 +233,7 @@ def test_an_immediate_job_and_its_run_are_one_command() -> None:
     in_world(case)
 
 
-def test_one_that_finds_no_room_does_not_hold_up_the_others() -> None:
+def test_a_job_beyond_the_queue_limit_does_not_affect_others() -> None:
     async def case(world: World) -> None:
         full = shape("full", schedule="now", overlap="queue", queue_max=1)
         await world.saver.save([world.jobs.read(full)])

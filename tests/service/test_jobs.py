@@ -1,4 +1,4 @@
-"""Saving jobs, switching them, and what comes next."""
+"""Saving jobs, changing their state, and their next runs."""
 
 import pytest
 
@@ -18,11 +18,11 @@ ANA = Actor(name="ana")
 
 
 async def hours(world: World, name: str = "job", count: int = 4) -> list[float]:
-    """When a job runs next, in hours after the start."""
+    """Return the next runs of a job, in hours after the start."""
     return [(us - START_US) / HOUR_US for us in await world.jobs.next_runs(name, count)]
 
 
-def test_a_new_job_stands_at_its_first_instant() -> None:
+def test_a_new_job_starts_at_its_first_instant() -> None:
     async def case(world: World) -> None:
         saved = await world.save(actor=ANA)
         assert (saved.version, saved.created, saved.changed, saved.state) == (1, True, True, JobState.ACTIVE)
@@ -42,7 +42,7 @@ def test_an_interval_is_anchored_when_it_is_saved_and_keeps_its_anchor() -> None
         world.tick(90 * 60 * SECOND_US)
         again = await world.save(schedule={"every": "1h"})
         assert (again.changed, again.version) == (False, 1)
-        assert again.next_us == START_US + HOUR_US  # nobody has admitted it
+        assert again.next_us == START_US + HOUR_US  # not admitted yet
         described = await world.save(schedule={"every": "1h"}, description="new")
         assert (described.changed, described.version, described.diff) == (True, 2, None)
         job = await world.jobs.get("job")
@@ -53,7 +53,7 @@ def test_an_interval_is_anchored_when_it_is_saved_and_keeps_its_anchor() -> None
     in_world(case)
 
 
-def test_counted_occurrences_begin_at_once() -> None:
+def test_counted_repetitions_start_immediately() -> None:
     async def case(world: World) -> None:
         saved = await world.save(schedule="R3/PT1H")
         assert saved.next_us == START_US
@@ -62,15 +62,15 @@ def test_counted_occurrences_begin_at_once() -> None:
     in_world(case)
 
 
-def test_creating_only_and_stale_versions() -> None:
+def test_create_only_and_stale_versions_are_conflicts() -> None:
     async def case(world: World) -> None:
         await world.save()
         with pytest.raises(Conflict, match="exists already"):
             await world.save(create_only=True)
         await world.save(description="two", expect=1)
-        with pytest.raises(Conflict, match="you have version 1, it is version 2"):
+        with pytest.raises(Conflict, match="you have version 1, the current one is 2"):
             await world.save(description="three", expect=1)
-        with pytest.raises(Conflict, match="does not exist"):
+        with pytest.raises(Conflict, match="was deleted"):
             await world.save("other", expect=1)
 
     in_world(case)
@@ -120,7 +120,7 @@ def test_a_new_schedule_takes_over(update: object, expected: list[float]) -> Non
     in_world(case)
 
 
-def test_a_schedule_replaced_while_it_still_waits_itself() -> None:
+def test_a_schedule_can_be_replaced_before_it_took_over() -> None:
     async def case(world: World) -> None:
         await world.save()
         await world.save(schedule="30 * * * *", update={"policy": "windowed", "count": 3})
@@ -137,12 +137,12 @@ def test_a_schedule_replaced_while_it_still_waits_itself() -> None:
     in_world(case)
 
 
-def test_an_instant_that_has_passed() -> None:
+def test_a_past_instant_is_rejected() -> None:
     async def case(world: World) -> None:
         late = rfc3339(START_US - 20 * SECOND_US)
         saved = await world.save(schedule={"at": late})
         assert saved.next_us == START_US - 20 * SECOND_US
-        with pytest.raises(InvalidJob, match="has passed") as caught:
+        with pytest.raises(InvalidJob, match="is in the past") as caught:
             await world.save("old", schedule={"at": rfc3339(START_US - 31 * SECOND_US)})
         assert caught.value.problems[0].pointer == "/schedule/at"
         patient = await world.save("old", schedule={"at": rfc3339(START_US - HOUR_US)}, recovery={"after": "2h"})
@@ -154,7 +154,7 @@ def test_an_instant_that_has_passed() -> None:
     in_world(case)
 
 
-def test_a_one_time_job_is_done_and_comes_back_with_a_new_time() -> None:
+def test_a_done_one_time_job_is_active_again_with_a_new_time() -> None:
     async def case(world: World) -> None:
         await world.save(schedule={"in": "1h"})
         await world.settle(await world.admit())
@@ -250,7 +250,7 @@ def test_a_job_that_runs_now_and_follows_another_stays_active() -> None:
     in_world(case)
 
 
-def test_a_name_that_is_nearly_right() -> None:
+def test_similar_names_are_suggested() -> None:
     async def case(world: World) -> None:
         await world.save("nightly-etl")
         with pytest.raises(NotFound, match="did you mean 'nightly-etl'"):
@@ -261,7 +261,7 @@ def test_a_name_that_is_nearly_right() -> None:
     in_world(case)
 
 
-def test_deleting_and_creating_anew() -> None:
+def test_a_deleted_job_can_be_created_again() -> None:
     async def case(world: World) -> None:
         first = await world.save()
         with pytest.raises(Conflict):
@@ -277,31 +277,31 @@ def test_deleting_and_creating_anew() -> None:
     in_world(case)
 
 
-def test_versions_their_difference_and_the_way_back() -> None:
+def test_versions_can_be_compared_and_rolled_back() -> None:
     async def case(world: World) -> None:
         await world.save(schedule="0 * * * *", tags={"a": "1"})
         await world.save(schedule="30 * * * *", tags={"a": "2"}, owner="x")
-        told = await world.jobs.diff("job", 1, 2)
-        assert {(one.pointer, one.old, one.new) for one in told.fields} == {
+        version_diff = await world.jobs.diff("job", 1, 2)
+        assert {(one.pointer, one.old, one.new) for one in version_diff.fields} == {
             ("/schedule", "0 * * * *", "30 * * * *"),
             ("/tags/a", "1", "2"),
             ("/owner", None, "x"),
         }
-        assert (told.runs.added.count, told.runs.cancelled.count) == (720, 720)
+        assert (version_diff.runs.added.count, version_diff.runs.cancelled.count) == (720, 720)
         back = await world.jobs.rollback("job", 1)
         assert back.version == 3
         job = await world.jobs.get("job")
         assert job.spec == (await world.jobs.version("job", 1)).spec
-        with pytest.raises(NotFound, match="no version 9"):
+        with pytest.raises(NotFound, match='version 9 of "job" not found'):
             await world.jobs.rollback("job", 9)
         assert [one.version for one in await world.jobs.versions("job")] == [3, 2, 1]
 
     in_world(case)
 
 
-def test_followers_need_those_they_follow() -> None:
+def test_upstream_jobs_must_exist_without_cycles() -> None:
     async def case(world: World) -> None:
-        with pytest.raises(InvalidJob, match='no job "a"') as caught:
+        with pytest.raises(InvalidJob, match='job "a" not found') as caught:
             await world.save("b", schedule=None, after=["a"])
         assert caught.value.problems[0].pointer == "/after/0/job"
         read = world.jobs.read
@@ -314,7 +314,7 @@ def test_followers_need_those_they_follow() -> None:
     in_world(case)
 
 
-def test_bulk_in_few_commands_and_each_for_itself() -> None:
+def test_bulk_saves_use_few_commands_and_fail_independently() -> None:
     async def case(world: World) -> None:
         drafts = [world.jobs.read(shape(f"job-{n:04}")) for n in range(1200)]
         saved = await world.saver.save(drafts)
@@ -330,7 +330,7 @@ def test_bulk_in_few_commands_and_each_for_itself() -> None:
     in_world(case)
 
 
-def test_applying_a_set() -> None:
+def test_apply_saves_and_prunes_the_jobs_of_an_owner() -> None:
     async def case(world: World) -> None:
         def drafts(*names: str, **fields: object) -> list[Draft]:
             return [world.jobs.read(shape(name, **fields)) for name in names]
@@ -348,13 +348,13 @@ def test_applying_a_set() -> None:
             assert [job.name for job in one.pruned] == ["c"]
         page = await world.jobs.list(JobFilter(namespace="default"))
         assert [job.name for job in page.items] == ["a", "b", "theirs"]
-        with pytest.raises(Invalid, match="too many"):
+        with pytest.raises(Invalid, match="exceed the limit"):
             await world.saver.apply(drafts("a") * 10_001, owner="repo")
 
     in_world(case)
 
 
-def test_somebody_else_is_faster() -> None:
+def test_a_lost_race_is_planned_again() -> None:
     async def case(world: World) -> None:
         await world.save()
         draft = world.jobs.read(shape(description="mine"))
@@ -375,7 +375,7 @@ def test_somebody_else_is_faster() -> None:
     in_world(case)
 
 
-def test_a_preview_says_it_in_words_and_warns() -> None:
+def test_a_preview_has_words_and_warnings() -> None:
     async def case(world: World) -> None:
         seen = world.jobs.preview({"cron": "30 2 * * *", "timezone": "Europe/Paris"}, count=3)
         assert seen.words == "Daily at 02:30, Europe/Paris"
@@ -389,7 +389,7 @@ def test_a_preview_says_it_in_words_and_warns() -> None:
     in_world(case)
 
 
-def test_the_gate_follows_from_the_settings() -> None:
+def test_the_gate_is_derived_from_the_settings() -> None:
     async def case(world: World) -> None:
         await world.save(overlap="allow", concurrency={"limit": 3}, queue="eu", python={"name": "f"})
         job = await world.jobs.get("job")
@@ -399,7 +399,7 @@ def test_the_gate_follows_from_the_settings() -> None:
     in_world(case)
 
 
-def test_what_is_in_force_is_walked_without_the_cursor() -> None:
+def test_next_runs_follow_the_schedule_in_force() -> None:
     async def case(world: World) -> None:
         await world.save()
         await world.save(schedule="30 * * * *", update={"policy": "windowed", "count": 2})

@@ -180,7 +180,7 @@ def test_a_requested_run_names_its_requester_and_reason() -> None:
     in_world(case)
 
 
-def test_an_instant_that_a_backfill_ran_later() -> None:
+def test_a_later_backfill_of_an_instant_is_explained() -> None:
     async def case(world: World) -> None:
         world.clock.us = START_US + 10 * HOUR_US
         await world.save()

@@ -1,6 +1,6 @@
-"""What really happened, written down by the work itself and by the wire to the store, in true time.
+"""The true history: what the work itself and the link to the store recorded, in true time.
 
-True time is the loop's: no clock of the simulation can change it. The wall time that the work saw is kept beside it.
+True time is that of the loop, which no clock of the simulation can change. The wall time that the work saw is kept too.
 """
 
 from collections import Counter, defaultdict
@@ -12,18 +12,18 @@ from chronos.core.execution import Status
 from chronos.core.job import ScheduleSpec
 
 
-class Fate(Enum):
-    """How one try ended."""
+class RunOutcome(Enum):
+    """How one attempt ended."""
 
     DONE = "done"
     FAILED = "failed"
     STOPPED = "stopped"
-    KILLED = "killed"  # with its machine, or by force
+    KILLED = "killed"  # with its machine, or by its node
 
 
 @dataclass(slots=True, kw_only=True)
 class Run:
-    """One try of one task, as its work saw it."""
+    """One attempt of one task, as its work recorded it."""
 
     job: bytes
     name: str
@@ -36,40 +36,40 @@ class Run:
     start_s: float  # true time
     start_wall_us: int
     end_s: float | None = None
-    fate: Fate | None = None
+    outcome: RunOutcome | None = None
 
 
 class Fault(Enum):
-    """What was done to the system."""
+    """A kind of fault."""
 
     CRASH = "crash"
     FREEZE = "freeze"
     CUT = "cut"
-    STALL = "stall"  # what a machine asks of the store hangs for a while, and is done and answered later
+    STALL = "stall"  # commands of a machine hang for a while, and are applied and answered later
     OUTAGE = "outage"
     JUMP = "jump"
     LOST_COMMAND = "lost command"
     LOST_ACK = "lost ack"
     DELAY = "delay"
     LOST_HINT = "lost hint"
-    CONFLICT = "conflict"  # rows that somebody else holds a lock on
+    CONFLICT = "conflict"  # rows that another transaction has locked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disturbance:
-    """A machine, or with an empty name all of them, was not well for a while."""
+    """A fault of a machine, or, with an empty name, of all machines."""
 
     fault: Fault
     machine: str
     from_s: float
     to_s: float
 
-    def meets(self, machine: str, from_s: float, to_s: float) -> bool:
+    def overlaps(self, machine: str, from_s: float, to_s: float) -> bool:
         return self.machine in ("", machine) and self.from_s <= to_s and from_s <= self.to_s
 
 
-class Deed(Enum):
-    """What somebody asked for."""
+class Action(Enum):
+    """A kind of action of the operator."""
 
     SAVE = "save"  # create, or update to another version
     PAUSE = "pause"
@@ -79,22 +79,22 @@ class Deed(Enum):
     TRIGGER = "trigger"
     BACKFILL = "backfill"
     REPLAY = "replay"
-    LETTER = "letter"  # a dead one: it is replayed, or dropped
+    DEAD_LETTER = "dead letter"  # replayed or dropped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """The store did to a job (or, for ``CANCEL``, to an execution) what somebody asked for."""
+    """An action that the store applied to a job (or, for ``CANCEL``, to an execution)."""
 
-    deed: Deed
+    action: Action
     at_s: float  # when it was applied
-    now_us: int  # what the command said it is
-    highest_us: int  # the latest time that the clock which counts had shown until then
+    now_us: int  # the time in the command
+    latest_shown_us: int  # the latest time that the reference clock had shown by then
     job: bytes  # or the execution
     name: str = ""
     schedule: ScheduleSpec | None = None
     update: Update | None = None
-    caught_up: bool = False  # the job's cursor stood in the future, and had for a while: nothing was due
+    caught_up: bool = False  # the job's cursor had been in the future for a while: nothing was due
     version: int = 0
 
 
@@ -107,13 +107,13 @@ class ClaimNote:
     machine: str
     token: int
     at_s: float
-    first: bool  # it had never been given to anybody
-    behind: int = 0  # versions that its job had gone on when it was first given out
+    first: bool  # the first claim of the execution
+    behind: int = 0  # newer versions of its job at the first claim
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettledNote:
-    """The store accepted an outcome, while the newest claim it had given out was ``newest``."""
+    """The store accepted an outcome, while the newest claim token was ``newest``."""
 
     execution: bytes
     token: int
@@ -124,7 +124,7 @@ class SettledNote:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backfill:
-    """A past range that somebody asked for, and was told will be run: each of its instants once."""
+    """An acknowledged backfill: each instant of a past range must run once."""
 
     name: str
     job: bytes
@@ -136,7 +136,7 @@ class Backfill:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """An execution that somebody asked for once more, all of it or from its failed tasks."""
+    """A replay of a whole execution, or from its failed tasks."""
 
     first: bytes
     from_failed: bool
@@ -144,26 +144,38 @@ class Replay:
 
 @dataclass(slots=True)
 class History:
-    """Everything the checker may know beside the store's own records."""
+    """Everything that the checker knows besides the records of the store."""
 
     runs: list[Run] = field(default_factory=list)
     disturbances: list[Disturbance] = field(default_factory=list)
     faults: dict[Fault, int] = field(default_factory=lambda: defaultdict(int))
-    jumps: list[tuple[float, int]] = field(default_factory=list)  # of the clock that counts: when, and what it showed
+    jumps: list[tuple[float, int]] = field(
+        default_factory=list
+    )  # of the reference clock: when, and what it showed before
     changes: list[Change] = field(default_factory=list)
-    deeds: Counter[Deed] = field(default_factory=Counter)  # that were acknowledged
+    actions: Counter[Action] = field(default_factory=Counter)  # acknowledged actions
     claims: dict[tuple[bytes, int], ClaimNote] = field(default_factory=dict)  # by execution and token
-    settled: dict[bytes, SettledNote] = field(default_factory=dict)  # by execution: the first outcome that was accepted
-    acked: dict[bytes, Status] = field(default_factory=dict)  # outcomes that a node was told are on record
-    asked: dict[bytes, float] = field(default_factory=dict)  # triggers that were acknowledged
+    settled: dict[bytes, SettledNote] = field(default_factory=dict)  # by execution: the first accepted outcome
+    acked: dict[bytes, Status] = field(default_factory=dict)  # outcomes that were acknowledged to a node
+    triggered: dict[bytes, float] = field(default_factory=dict)  # acknowledged triggers
     tokens: dict[bytes, int] = field(default_factory=dict)  # the newest claim of each execution
-    created: dict[bytes, float] = field(default_factory=dict)  # what was asked for, by hand or by a job before it
-    keys: dict[str, set[bytes]] = field(default_factory=lambda: defaultdict(set))  # and what each key created
-    backfills: list[Backfill] = field(default_factory=list)  # that were acknowledged
-    replays: dict[bytes, Replay] = field(default_factory=dict)  # the same, by the new execution
-    carried: dict[bytes, bytes] = field(default_factory=dict)  # replays that begin where the first one failed
-    dropped: set[bytes] = field(default_factory=set)  # dead letters that are off the list
+    created: dict[bytes, float] = field(default_factory=dict)  # requested by the operator or by an upstream job
+    keys: dict[str, set[bytes]] = field(default_factory=lambda: defaultdict(set))  # executions by idempotency key
+    backfills: list[Backfill] = field(default_factory=list)  # acknowledged ones
+    replays: dict[bytes, Replay] = field(default_factory=dict)  # acknowledged ones, by the new execution
+    carried: dict[bytes, bytes] = field(
+        default_factory=dict
+    )  # replays that start at the failed tasks, and their originals
+    dropped: set[bytes] = field(default_factory=set)  # dead letters that the operator dropped
 
     def disturbed(self, machine: str, from_s: float, to_s: float, *faults: Fault) -> bool:
-        """Whether one of these (any, if none is named) happened to a machine in this time."""
-        return any(d.meets(machine, from_s, to_s) and (not faults or d.fault in faults) for d in self.disturbances)
+        """Whether one of these faults (any, if none is named) disturbed a machine in this time."""
+        return any(d.overlaps(machine, from_s, to_s) and (not faults or d.fault in faults) for d in self.disturbances)
+
+
+def describe_run(run: Run) -> str:
+    """A run as text for a finding."""
+    return (
+        f"{run.name} {run.execution.hex()[:12]} {run.task} attempt {run.number} token {run.token} on {run.machine} "
+        f"at {run.start_s:.0f}–{-1 if run.end_s is None else run.end_s:.0f} s"
+    )

@@ -1,6 +1,6 @@
-"""The jobs of a simulated world: every overlap policy, recovery and delivery, clock changes, slow and failing work.
+"""The jobs of a simulated world: every overlap policy, recovery and delivery, daylight saving, slow and failing work.
 
-Some have several tasks, some follow others; an update of one comes into force at once, gracefully, or after a window.
+Some have several tasks, some depend on others. Updates apply at once, gracefully, or after a window.
 """
 
 from collections.abc import Iterator
@@ -44,7 +44,7 @@ _UPDATES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimJob:
-    """One job, and how its work behaves. ``others`` is what an update may change its cron expression to."""
+    """One job, and how its work behaves. ``others`` are the cron expressions that an update may use."""
 
     name: str
     cron: str = ""
@@ -60,7 +60,7 @@ class SimJob:
     backoff_us: int = MINUTE_US
     longest_s: float = 60.0
     failing: float = 0.0
-    tasks: int = 1  # one after the other; only the last one fails
+    tasks: int = 1  # in sequence; only the last one fails
     after: tuple[UpstreamJob, ...] = ()
     update: Update = _UPDATES[0]
 
@@ -73,7 +73,7 @@ class SimJob:
         return tuple(f"task-{number}" for number in range(self.tasks))
 
     def changed(self, turn: int, update: int) -> "SimJob":
-        """Another version of it: as often as not with another schedule, which takes over in one of several ways."""
+        """Another version of the job, often with another schedule and update policy."""
         crons = (self.cron, *self.others)
         return replace(
             self,
@@ -83,7 +83,7 @@ class SimJob:
         )
 
     def spec(self, start_us: int | None = None) -> JobSpec:
-        """Its definition."""
+        """The job definition."""
         recovery = Recovery(strategy=self.recovery, max_count=5, max_age_us=DAY_US, after_us=self.recovery_after_us)
         settings = Settings(
             overlap=self.overlap,
@@ -101,7 +101,7 @@ class SimJob:
         return JobSpec(schedule=schedule, tasks=tasks, settings=settings, after=self.after)
 
     def row(self, now_us: int) -> JobRow:
-        """The job to save, activated now."""
+        """The row to save, activated now."""
         spec = self.spec(None if self.every_s is None else now_us)
         schedule = None if spec.schedule is None else spec.schedule.parse(self.name)
         effective = resolve_settings(spec.settings)
@@ -115,7 +115,7 @@ class SimJob:
 
 
 def calendar(schedule: ScheduleSpec | None, since_us: int, begin_us: int, end_us: int) -> list[int]:
-    """The instants with begin < t <= end of a schedule in force since then, worked out without any code of Chronos."""
+    """The instants with begin < t <= end of a schedule that applies since ``since_us``, without code of Chronos."""
     if schedule is None:
         return []
     if schedule.text.startswith(_EVERY):
@@ -123,24 +123,24 @@ def calendar(schedule: ScheduleSpec | None, since_us: int, begin_us: int, end_us
         first_us = since_us + max(1, (begin_us - since_us) // step_us + 1) * step_us
         return list(range(first_us, end_us + 1, step_us))
     day_us = begin_us - begin_us % DAY_US
-    found: list[int] = []
+    instants: list[int] = []
     while day_us <= end_us:
-        walked = _walked(schedule.text, schedule.timezone, schedule.dst == "literal", from_us(day_us))
-        found += [us for us in walked if begin_us < us <= end_us]
+        day = _walk_day(schedule.text, schedule.timezone, schedule.dst == "literal", from_us(day_us))
+        instants += [us for us in day if begin_us < us <= end_us]
         day_us += DAY_US
-    return found
+    return instants
 
 
 @cache
-def _walked(cron: str, timezone: str, literal: bool, day: datetime) -> list[int]:
-    """One day, from its first moment to the last before the next; what many worlds share is walked once."""
+def _walk_day(cron: str, timezone: str, literal: bool, day: datetime) -> list[int]:
+    """The instants of one day. Worlds share them, so they are cached."""
     begin = day - timedelta(microseconds=1)
     end = day + timedelta(days=1, microseconds=-1)
     return [to_us(instant.astimezone(UTC)) for instant in brute.walk(cron, timezone, begin, end, literal=literal)]
 
 
 def all_jobs() -> Iterator[SimJob]:
-    """One of each kind, some twenty-five instants a day in all; most at full hours, as people write them."""
+    """One job of each kind, about 25 instants per day in all. Most are at full hours, as in real crontabs."""
     yield SimJob(name="often", cron="0 */8 * * *", others=("30 */7 * * *",), attempts=5)
     yield SimJob(name="slow-skip", cron="0 */8 * * *", others=("0 1-23/9 * * *",), longest_s=10 * 3_600)
     yield SimJob(
@@ -165,7 +165,7 @@ def all_jobs() -> Iterator[SimJob]:
         longest_s=600,
     )
     yield SimJob(
-        name="forgetful",
+        name="skip-missed",
         cron="0 */12 * * *",
         others=("20 9,21 * * *",),
         recovery=RecoveryStrategy.SKIP,
@@ -175,4 +175,4 @@ def all_jobs() -> Iterator[SimJob]:
     yield SimJob(
         name="follower", after=(UpstreamJob(job="failing", on=UpstreamCondition.SUCCESS),), overlap=Overlap.ALLOW
     )
-    yield SimJob(name="heir", after=(UpstreamJob(job="once-at-most", on=UpstreamCondition.COMPLETION),))
+    yield SimJob(name="successor", after=(UpstreamJob(job="once-at-most", on=UpstreamCondition.COMPLETION),))

@@ -1,7 +1,7 @@
-"""Machines of a simulation on one loop: each can be frozen whole, as by SIGSTOP, and goes on later as if nothing was.
+"""Machines of a simulation on one loop. Each can be frozen as by SIGSTOP, and continue later.
 
-Whatever is started in a machine's context belongs to it: every callback and timer that comes of it carries that
-context, is put aside when its turn comes while the machine is frozen, and run when it thaws. Time goes on meanwhile.
+Everything that is started in a machine's context belongs to it: every callback and timer carries that context. While
+the machine is frozen, its callbacks are held back; they run when it thaws. Time passes meanwhile.
 """
 
 import asyncio
@@ -14,9 +14,10 @@ _MACHINE: ContextVar["Machine | None"] = ContextVar("machine", default=None)
 
 
 class Machine:
-    """One computer. ``cut``: it cannot reach the store. ``dead``: it is off; nothing of it happens any more.
+    """One computer.
 
-    ``stall`` is there while its way to the store hangs, and set when that goes on.
+    ``cut``: it cannot reach the store. ``dead``: it is off, and nothing runs on it. ``stall`` is an event while its
+    connection to the store hangs; it is set when the connection continues.
     """
 
     def __init__(self, loop: "MachineLoop", name: str, clock: Clock) -> None:
@@ -32,37 +33,37 @@ class Machine:
         self._loop.frozen[self] = []
 
     def thaw(self) -> None:
-        self._loop.go_on(self)
+        self._loop.resume(self)
 
 
 def this_machine() -> Machine | None:
-    """The machine that the running code belongs to."""
+    """The machine of the running code."""
     return _MACHINE.get()
 
 
 class MachineLoop(VirtualLoop):
-    """A virtual loop that knows which machine a callback belongs to."""
+    """A virtual loop that knows the machine of each callback."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.frozen: dict[Machine, list[asyncio.Handle]] = {}  # and what waits until they thaw
+        self.frozen: dict[Machine, list[asyncio.Handle]] = {}  # and their callbacks that are held back
 
-    def go_on(self, machine: Machine) -> None:
-        """What a machine would have done while it was frozen, it does now."""
+    def resume(self, machine: Machine) -> None:
+        """Run the callbacks that were held back while the machine was frozen."""
         self._ready.extend(self.frozen.pop(machine))
 
     def _run_ready(self) -> None:
         if self.frozen:
-            self._put_aside()
+            self._hold_back()
         ready = self._ready
-        for _ in range(len(ready)):  # as the base does, without the way there: it is taken millions of times
+        for _ in range(len(ready)):  # as the base class does, inlined: this runs millions of times
             handle = ready.popleft()
             if not handle._cancelled:
                 handle._run()
 
-    def _put_aside(self) -> None:
+    def _hold_back(self) -> None:
         for _ in range(len(self._ready)):
             handle = self._ready.popleft()
             machine = handle._context.get(_MACHINE)  # type: ignore[attr-defined]
-            aside = None if machine is None else self.frozen.get(machine)
-            (self._ready if aside is None else aside).append(handle)
+            held_back = None if machine is None else self.frozen.get(machine)
+            (self._ready if held_back is None else held_back).append(handle)

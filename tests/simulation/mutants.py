@@ -1,4 +1,4 @@
-"""Chronos with one of its safeguards taken out, to see that the checker would notice."""
+"""Chronos with one safeguard removed, to test that the checker notices."""
 
 import asyncio
 import math
@@ -43,7 +43,7 @@ Patch = Callable[[pytest.MonkeyPatch], None]
 
 
 class Mutant:
-    """A store that passes everything on; each mutant spoils one thing."""
+    """A store that passes everything on. Each mutant breaks one thing."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -56,7 +56,7 @@ class Mutant:
 
 
 class NoUniqueConstraint(Mutant):
-    """Who loses the race for an instant creates an execution of it all the same, under an id of its own."""
+    """The loser of the race for an instant creates an execution too, with another id."""
 
     async def apply(self, command: Command[Any]) -> Any:
         answer = await self._store.apply(command)
@@ -71,7 +71,7 @@ class NoUniqueConstraint(Mutant):
 
 
 class CursorMovedFirst(Mutant):
-    """Moving the cursor and creating the execution are two transactions, and now and then only the first is done."""
+    """Moving the cursor and creating the execution are two transactions, and sometimes only the first one happens."""
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
@@ -92,12 +92,12 @@ class CursorMovedFirst(Mutant):
                         now_us=command.now_us,
                     )
                     await self._store.apply(moved)
-                raise StoreUnavailable("it crashed in between")
+                raise StoreUnavailable("crashed between two transactions")
         return await self._store.apply(command)
 
 
 class NoFencing(Mutant):
-    """An outcome counts whoever brings it."""
+    """Outcomes are accepted from any node."""
 
     async def apply(self, command: Command[Any]) -> Any:
         if isinstance(command, Settle):
@@ -123,8 +123,8 @@ class NoOverlapCheck(Mutant):
         return await self._store.apply(command)
 
 
-class Deaf(Mutant):
-    """What people ask for is acknowledged, and not done. (A seventh mutant, for what is not about faults.)"""
+class IgnoresActions(Mutant):
+    """Pauses, deletions and cancellations are acknowledged and not applied."""
 
     async def apply(self, command: Command[Any]) -> Any:
         match command:
@@ -137,7 +137,7 @@ class Deaf(Mutant):
 
 
 class NoKeys(Mutant):
-    """What is asked for again under the same key is done again."""
+    """Idempotency keys are ignored."""
 
     async def apply(self, command: Command[Any]) -> Any:
         if isinstance(command, Trigger | Backfill):
@@ -145,8 +145,8 @@ class NoKeys(Mutant):
         return await self._store.apply(command)
 
 
-class NothingCarried(Mutant):
-    """A replay from the failed tasks begins at the beginning."""
+class RepeatsSucceededTasks(Mutant):
+    """A replay from the failed tasks starts at the first task."""
 
     async def apply(self, command: Command[Any]) -> Any:
         if isinstance(command, Trigger):
@@ -156,7 +156,7 @@ class NothingCarried(Mutant):
 
 
 class NoDeadLetters(Mutant):
-    """What failed for good is forgotten."""
+    """Executions that failed for good leave no dead letter."""
 
     async def apply(self, command: Command[Any]) -> Any:
         if isinstance(command, Settle):
@@ -165,8 +165,8 @@ class NoDeadLetters(Mutant):
         return await self._store.apply(command)
 
 
-class ForgetfulOutbox(Mutant):
-    """What has to follow is taken off the list before it was done, and now and then that is all."""
+class DropsOutboxItems(Mutant):
+    """Outbox items are acknowledged before they are handled, and sometimes never handled."""
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
@@ -183,11 +183,11 @@ class ForgetfulOutbox(Mutant):
 
 
 def no_patch(_: pytest.MonkeyPatch) -> None:
-    """Chronos itself is as it should be."""
+    """Leave Chronos as it is."""
 
 
 def no_reaper(patch: pytest.MonkeyPatch) -> None:
-    """Nobody takes over from the dead."""
+    """Executions of dead nodes are not taken over."""
 
     async def nothing(*_: Any) -> None: ...
 
@@ -196,48 +196,48 @@ def no_reaper(patch: pytest.MonkeyPatch) -> None:
 
 
 def wall_clock(patch: pytest.MonkeyPatch) -> None:
-    """Silence is measured by the clock on the wall, and nobody notices when that is set."""
+    """Missing heartbeats are measured by the wall clock, and jumps of it go unnoticed."""
 
-    def by_the_wall() -> float:
+    def read_wall_clock() -> float:
         machine = this_machine()
         assert machine is not None
         return machine.clock.now_us() / 1e6
 
-    loop = SimpleNamespace(time=by_the_wall)
+    loop = SimpleNamespace(time=read_wall_clock)
     for module in (heartbeat, node_clock):
         patch.setattr(module, "JUMP_US", 1 << 62)
     patch.setattr(reaper, "asyncio", SimpleNamespace(get_running_loop=lambda: loop, sleep=asyncio.sleep))
 
 
 def time_before_the_read(patch: pytest.MonkeyPatch) -> None:
-    """A beat counts from when it was asked for, however long the answer took."""
+    """A heartbeat counts from the request, however long the answer took."""
     observe = HeartbeatWatch.observe
 
-    def from_the_question(
+    def observe_from_request(
         self: HeartbeatWatch, nodes: Sequence[Node], *, requested_s: float, responded_s: float
     ) -> list[Node]:
         self._max_response_gap_s = math.inf
         return observe(self, nodes, requested_s=requested_s, responded_s=requested_s)
 
-    patch.setattr(HeartbeatWatch, "observe", from_the_question)
+    patch.setattr(HeartbeatWatch, "observe", observe_from_request)
 
 
-def hasty_updates(patch: pytest.MonkeyPatch) -> None:
-    """A new schedule takes over at once, whatever was asked for."""
+def immediate_updates(patch: pytest.MonkeyPatch) -> None:
+    """A new schedule takes over at once, whatever its policy."""
 
-    def at_once(_: UpdatePolicy, **said: Any) -> Takeover:
-        return plan_takeover(UpdatePolicy.IMMEDIATE, **said)
+    def plan_immediate(_: UpdatePolicy, **arguments: Any) -> Takeover:
+        return plan_takeover(UpdatePolicy.IMMEDIATE, **arguments)
 
-    patch.setattr(save_plan, "plan_takeover", at_once)
+    patch.setattr(save_plan, "plan_takeover", plan_immediate)
 
 
 def short_backfills(patch: pytest.MonkeyPatch) -> None:
-    """The last instant of a range is left out."""
+    """The last instant of a backfill is left out."""
 
-    def but_the_last(instants: Instants, first_us: int | None, until_us: int) -> list[int]:
+    def walk_without_last(instants: Instants, first_us: int | None, until_us: int) -> list[int]:
         return list(walk(instants, first_us, until_us))[:-1]
 
-    patch.setattr(backfill, "walk", but_the_last)
+    patch.setattr(backfill, "walk", walk_without_last)
 
 
 def as_store(mutant: Mutant) -> Store:

@@ -1,4 +1,4 @@
-"""The judge itself: a calm world is found innocent, and the same world with one thing changed is not."""
+"""The checker of the simulation finds every kind of fault, and none in a calm world."""
 
 from collections.abc import Callable
 from copy import deepcopy
@@ -7,17 +7,18 @@ from functools import cache
 from typing import Any
 
 import pytest
-from msgspec.structs import replace as changed
+from msgspec.structs import replace as replace_struct
 
 from chronos.core.config import Overlap
 from chronos.core.execution import Cause, Status
 from chronos.core.job import UpstreamJob
-from tests.simulation.checker import Verdict, judge
-from tests.simulation.history import Backfill, Change, Deed, Fate, Fault, Replay
+from tests.simulation.checker import check_evidence
+from tests.simulation.history import Action, Backfill, Change, Fault, Replay, RunOutcome
 from tests.simulation.jobs import SimJob
 from tests.simulation.scenario import Evidence, Scenario
 from tests.simulation.store_link import CALM
 from tests.simulation.world import simulate
+from tests.support.verdicts import Verdict
 
 JOBS = (
     SimJob(name="before", cron="40 */6 * * *", failing=0.4, attempts=1),
@@ -32,14 +33,14 @@ DEPENDENT = Cause.DEPENDENCY
 
 
 @cache
-def _calm() -> Evidence:
-    return simulate(Scenario(seed=1, days=1, jobs=JOBS, faults={}, odds=CALM, deeds=0))
+def _simulate_calm_world() -> Evidence:
+    return simulate(Scenario(seed=1, days=1, jobs=JOBS, faults={}, odds=CALM, actions=0))
 
 
 def missed(evidence: Evidence) -> Evidence:
-    gone = evidence.history.runs.pop(4).execution
-    evidence.history.acked.pop(gone)
-    return replace(evidence, records=[record for record in evidence.records if record.id != gone])
+    removed = evidence.history.runs.pop(4).execution
+    evidence.history.acked.pop(removed)
+    return replace(evidence, records=[record for record in evidence.records if record.id != removed])
 
 
 def duplicate(evidence: Evidence) -> Evidence:
@@ -55,9 +56,9 @@ def overlap(evidence: Evidence) -> Evidence:
 
 
 def killed(evidence: Evidence) -> Evidence:
-    """A try before the one that was done, ended by force."""
+    """An attempt before the finished one was killed."""
     run = evidence.history.runs[0]
-    first = replace(run, token=run.token - 1, start_s=run.start_s - 1, end_s=run.start_s, fate=Fate.KILLED)
+    first = replace(run, token=run.token - 1, start_s=run.start_s - 1, end_s=run.start_s, outcome=RunOutcome.KILLED)
     evidence.history.runs.insert(0, first)
     return evidence
 
@@ -74,7 +75,7 @@ def early(evidence: Evidence) -> Evidence:
 
 
 def early_though_a_clock_was_set(evidence: Evidence) -> Evidence:
-    """It was set back, and had not shown the instant before."""
+    """The clock was set back, and had not shown the instant before."""
     run = evidence.history.runs[3]
     evidence.history.jumps.append((run.start_s - 60, run.scheduled_us - 60_000_000))
     run.start_wall_us -= 120_000_000
@@ -82,20 +83,20 @@ def early_though_a_clock_was_set(evidence: Evidence) -> Evidence:
 
 
 def late(evidence: Evidence) -> Evidence:
-    return _later(evidence, "allow", 3)
+    return _delay_last_run(evidence, "allow", 3)
 
 
-def late_behind_nothing(evidence: Evidence) -> Evidence:
-    """Those before it ended long ago."""
-    return _later(evidence, "queue", 3)
+def late_in_an_empty_queue(evidence: Evidence) -> Evidence:
+    """The runs before it ended long ago."""
+    return _delay_last_run(evidence, "queue", 3)
 
 
-def late_in_trouble(evidence: Evidence) -> Evidence:
-    """Wires are faulty, and yet: seven hours."""
-    return _later(replace(evidence, healed_s=evidence.end_s), "alone", 7 * 3_600)
+def late_with_faults(evidence: Evidence) -> Evidence:
+    """The link is faulty, but not for seven hours."""
+    return _delay_last_run(replace(evidence, healed_s=evidence.end_s), "alone", 7 * 3_600)
 
 
-def _later(evidence: Evidence, name: str, by_s: int) -> Evidence:
+def _delay_last_run(evidence: Evidence, name: str, by_s: int) -> Evidence:
     run = [run for run in evidence.history.runs if run.name == name][-1]
     assert run.end_s is not None
     run.start_s += by_s
@@ -110,18 +111,18 @@ def lost_ack(evidence: Evidence) -> Evidence:
 
 
 def lost_trigger(evidence: Evidence) -> Evidence:
-    evidence.history.asked[b"nobody knows"] = 1.0
+    evidence.history.triggered[b"unknown execution"] = 1.0
     return evidence
 
 
 def resurrected(evidence: Evidence) -> Evidence:
     run = evidence.history.runs[0]
-    again = replace(run, token=run.token + 1, number=2, fate=Fate.FAILED, start_s=run.start_s + 7_000)
+    again = replace(run, token=run.token + 1, number=2, outcome=RunOutcome.FAILED, start_s=run.start_s + 7_000)
     evidence.history.runs.append(replace(again, end_s=run.start_s + 7_001))
     return evidence
 
 
-def zombie(evidence: Evidence) -> Evidence:
+def unfenced(evidence: Evidence) -> Evidence:
     id_, note = next(iter(evidence.history.settled.items()))
     evidence.history.settled[id_] = replace(note, newest=note.token + 1)
     return evidence
@@ -129,7 +130,7 @@ def zombie(evidence: Evidence) -> Evidence:
 
 def phantom(evidence: Evidence) -> Evidence:
     for run in evidence.history.runs[:1]:
-        run.fate = Fate.FAILED
+        run.outcome = RunOutcome.FAILED
     return evidence
 
 
@@ -142,7 +143,9 @@ def stuck(evidence: Evidence) -> Evidence:
     oldest = min(evidence.records, key=lambda record: record.admitted_us)
     evidence.history.acked.pop(oldest.id)
     rest = [record for record in evidence.records if record is not oldest]
-    return replace(evidence, records=[*rest, changed(oldest, status=Status.RUNNING, attempt_us=oldest.admitted_us)])
+    return replace(
+        evidence, records=[*rest, replace_struct(oldest, status=Status.RUNNING, attempt_us=oldest.admitted_us)]
+    )
 
 
 def stuck_cursor(evidence: Evidence) -> Evidence:
@@ -150,39 +153,39 @@ def stuck_cursor(evidence: Evidence) -> Evidence:
 
 
 def stuck_queue(evidence: Evidence) -> Evidence:
-    """Nothing of its job has begun since."""
+    """No run of the job has started since."""
     job = next(run.job for run in evidence.history.runs if run.name == "queue")
     evidence.history.runs = [run for run in evidence.history.runs if run.job != job or run.start_s < 20_000]
     last = max((record for record in evidence.records if record.job == job), key=lambda record: record.admitted_us)
     rest = [record for record in evidence.records if record is not last]
-    waits = changed(last, status=Status.QUEUED, attempt_us=None, admitted_us=evidence.begin_us + 20_000_000_000)
+    waits = replace_struct(last, status=Status.QUEUED, attempt_us=None, admitted_us=evidence.begin_us + 20_000_000_000)
     return replace(evidence, records=[*rest, waits])
 
 
 def paused(evidence: Evidence) -> Evidence:
     run = evidence.history.runs[2]
-    return _told(evidence, Deed.PAUSE, run.job, run.start_s - 1)
+    return _add_change(evidence, Action.PAUSE, run.job, run.start_s - 1)
 
 
 def deleted(evidence: Evidence) -> Evidence:
     run = evidence.history.runs[2]
-    return _told(evidence, Deed.DELETE, run.job, run.start_s - 1)
+    return _add_change(evidence, Action.DELETE, run.job, run.start_s - 1)
 
 
 def canceled(evidence: Evidence) -> Evidence:
     run = evidence.history.runs[2]
-    return _told(evidence, Deed.CANCEL, run.execution, run.start_s - 1)
+    return _add_change(evidence, Action.CANCEL, run.execution, run.start_s - 1)
 
 
 def not_stopped(evidence: Evidence) -> Evidence:
     run = evidence.history.runs[2]
     run.end_s = run.start_s + 12 * 3_600
-    return _told(evidence, Deed.CANCEL, run.execution, run.start_s + 1)
+    return _add_change(evidence, Action.CANCEL, run.execution, run.start_s + 1)
 
 
-def _told(evidence: Evidence, deed: Deed, job: bytes, at_s: float) -> Evidence:
+def _add_change(evidence: Evidence, action: Action, job: bytes, at_s: float) -> Evidence:
     now_us = evidence.begin_us + round(at_s * 1e6)
-    evidence.history.changes.append(Change(deed=deed, at_s=at_s, now_us=now_us, highest_us=now_us, job=job))
+    evidence.history.changes.append(Change(action=action, at_s=at_s, now_us=now_us, latest_shown_us=now_us, job=job))
     return evidence
 
 
@@ -197,26 +200,26 @@ def twice_for_one_key(evidence: Evidence) -> Evidence:
     return evidence
 
 
-def skipped_though_asked_for(evidence: Evidence) -> Evidence:
-    return _changed(evidence, 0, cause=Cause.REPLAY, status=Status.SKIPPED)
+def skipped_though_requested(evidence: Evidence) -> Evidence:
+    return _change_record(evidence, 0, cause=Cause.REPLAY, status=Status.SKIPPED)
 
 
 def backfilled_in_part(evidence: Evidence) -> Evidence:
-    return _backfilled(evidence, 1, None)
+    return _add_backfill(evidence, 1, None)
 
 
 def backfilled_too_much(evidence: Evidence) -> Evidence:
-    return _backfilled(evidence, 0, -1)
+    return _add_backfill(evidence, 0, -1)
 
 
-def _backfilled(evidence: Evidence, begin: int, end: int | None) -> Evidence:
-    """A job is run once more as it ran: the range, or what is on record for it, is cut off."""
+def _add_backfill(evidence: Evidence, begin: int, end: int | None) -> Evidence:
+    """A backfill of the whole job, with part of its range or of its records cut off."""
     job = next(run.job for run in evidence.history.runs if run.name == "allow")
     records = sorted((r for r in evidence.records if r.job == job), key=lambda record: record.scheduled_us)
-    again = [changed(r, id=r.id[::-1], cause=Cause.BACKFILL) for r in records]
-    whole = [*again[begin:]]
+    again = [replace_struct(r, id=r.id[::-1], cause=Cause.BACKFILL) for r in records]
+    recorded = [*again[begin:]]
     range_us = [record.scheduled_us for record in again][:end]
-    ids = tuple(record.id for record in whole)
+    ids = tuple(record.id for record in recorded)
     for id_ in ids:
         evidence.history.created[id_] = 0.0
     evidence.history.backfills.append(
@@ -224,7 +227,7 @@ def _backfilled(evidence: Evidence, begin: int, end: int | None) -> Evidence:
     )
     ran = [replace(r, execution=r.execution[::-1]) for r in evidence.history.runs if r.job == job]
     evidence.history.runs += [run for run in ran if run.execution in ids]
-    return replace(evidence, records=[*evidence.records, *whole])
+    return replace(evidence, records=[*evidence.records, *recorded])
 
 
 def replayed_for_another_instant(evidence: Evidence) -> Evidence:
@@ -233,65 +236,65 @@ def replayed_for_another_instant(evidence: Evidence) -> Evidence:
     return evidence
 
 
-def failed_and_untold(evidence: Evidence) -> Evidence:
-    return replace(evidence, letters=evidence.letters[1:])
+def failed_without_dead_letter(evidence: Evidence) -> Evidence:
+    return replace(evidence, dead_letters=evidence.dead_letters[1:])
 
 
-def told_and_not_failed(evidence: Evidence) -> Evidence:
+def dead_letter_without_failure(evidence: Evidence) -> Evidence:
     done = next(record for record in evidence.records if record.status is Status.SUCCEEDED)
-    return replace(evidence, letters=[*evidence.letters, done.id])
+    return replace(evidence, dead_letters=[*evidence.dead_letters, done.id])
 
 
-def told_after_it_was_dropped(evidence: Evidence) -> Evidence:
-    evidence.history.dropped.add(evidence.letters[0])
+def dead_letter_after_drop(evidence: Evidence) -> Evidence:
+    evidence.history.dropped.add(evidence.dead_letters[0])
     return evidence
 
 
-def not_followed(evidence: Evidence) -> Evidence:
+def dependent_missing(evidence: Evidence) -> Evidence:
     oldest = min((r for r in evidence.records if r.cause is DEPENDENT), key=lambda record: record.scheduled_us)
     evidence.history.runs = [run for run in evidence.history.runs if run.execution != oldest.id]
     evidence.history.acked.pop(oldest.id, None)
     return replace(evidence, records=[record for record in evidence.records if record is not oldest])
 
 
-def followed_twice(evidence: Evidence) -> Evidence:
+def dependent_twice(evidence: Evidence) -> Evidence:
     one = next(record for record in evidence.records if record.cause is DEPENDENT)
-    return replace(evidence, records=[*evidence.records, changed(one, id=one.id[::-1])])
+    return replace(evidence, records=[*evidence.records, replace_struct(one, id=one.id[::-1])])
 
 
-def followed_nothing(evidence: Evidence) -> Evidence:
+def dependent_without_upstream(evidence: Evidence) -> Evidence:
     place = next(n for n, record in enumerate(evidence.records) if record.cause is DEPENDENT)
-    return _changed(evidence, place, scheduled_us=evidence.begin_us)
+    return _change_record(evidence, place, scheduled_us=evidence.begin_us)
 
 
-def followed_too_soon(evidence: Evidence) -> Evidence:
+def dependent_too_early(evidence: Evidence) -> Evidence:
     ids = {record.id for record in evidence.records if record.cause is DEPENDENT}
     next(run for run in evidence.history.runs if run.execution in ids).start_s -= 1
     return evidence
 
 
-def followed_by_nobody_though_done(evidence: Evidence) -> Evidence:
-    """It ended well, and who follows it was skipped as if it had not."""
+def dependent_skipped_though_upstream_succeeded(evidence: Evidence) -> Evidence:
+    """The upstream job succeeded, and the dependent one was skipped."""
     done = {run.execution for run in evidence.history.runs}
     place = next(n for n, r in enumerate(evidence.records) if r.cause is DEPENDENT and r.id in done)
-    return _changed(evidence, place, status=Status.SKIPPED)
+    return _change_record(evidence, place, status=Status.SKIPPED)
 
 
-def _changed(evidence: Evidence, place: int, **changes: Any) -> Evidence:
-    records = [changed(r, **changes) if n == place else r for n, r in enumerate(evidence.records)]
+def _change_record(evidence: Evidence, place: int, **changes: Any) -> Evidence:
+    records = [replace_struct(r, **changes) if n == place else r for n, r in enumerate(evidence.records)]
     return replace(evidence, records=records)
 
 
-def quiet(evidence: Evidence) -> Evidence:
+def too_few_faults(evidence: Evidence) -> Evidence:
     return replace(evidence, scenario=replace(evidence.scenario, faults={Fault.CRASH: 1.0}))
 
 
-def test_a_calm_world_is_innocent() -> None:
-    assert judge(_calm()) == []
+def test_a_calm_world_has_no_findings() -> None:
+    assert check_evidence(_simulate_calm_world()) == []
 
 
 @pytest.mark.parametrize(
-    ("spoil", "verdict"),
+    ("corrupt", "verdict"),
     [
         (missed, Verdict.MISSED),
         (duplicate, Verdict.DUPLICATE),
@@ -301,12 +304,12 @@ def test_a_calm_world_is_innocent() -> None:
         (early, Verdict.EARLY),
         (early_though_a_clock_was_set, Verdict.EARLY),
         (late, Verdict.LATE),
-        (late_behind_nothing, Verdict.LATE),
-        (late_in_trouble, Verdict.LATE),
+        (late_in_an_empty_queue, Verdict.LATE),
+        (late_with_faults, Verdict.LATE),
         (lost_ack, Verdict.LOST_ACK),
         (lost_trigger, Verdict.LOST_ACK),
         (resurrected, Verdict.RESURRECTED),
-        (zombie, Verdict.ZOMBIE),
+        (unfenced, Verdict.UNFENCED),
         (phantom, Verdict.PHANTOM),
         (phantom_instant, Verdict.PHANTOM),
         (stuck, Verdict.STUCK),
@@ -318,20 +321,20 @@ def test_a_calm_world_is_innocent() -> None:
         (not_stopped, Verdict.IGNORED),
         (outdated, Verdict.OUTDATED),
         (twice_for_one_key, Verdict.DUPLICATE),
-        (skipped_though_asked_for, Verdict.DROPPED),
+        (skipped_though_requested, Verdict.DROPPED),
         (backfilled_in_part, Verdict.MISSED),
         (backfilled_too_much, Verdict.PHANTOM),
         (replayed_for_another_instant, Verdict.PHANTOM),
-        (failed_and_untold, Verdict.UNTOLD),
-        (told_and_not_failed, Verdict.UNTOLD),
-        (told_after_it_was_dropped, Verdict.UNTOLD),
-        (not_followed, Verdict.MISSED),
-        (followed_twice, Verdict.DUPLICATE),
-        (followed_nothing, Verdict.PHANTOM),
-        (followed_too_soon, Verdict.EARLY),
-        (followed_by_nobody_though_done, Verdict.DROPPED),
-        (quiet, Verdict.QUIET),
+        (failed_without_dead_letter, Verdict.WRONG_DEAD_LETTER),
+        (dead_letter_without_failure, Verdict.WRONG_DEAD_LETTER),
+        (dead_letter_after_drop, Verdict.WRONG_DEAD_LETTER),
+        (dependent_missing, Verdict.MISSED),
+        (dependent_twice, Verdict.DUPLICATE),
+        (dependent_without_upstream, Verdict.PHANTOM),
+        (dependent_too_early, Verdict.EARLY),
+        (dependent_skipped_though_upstream_succeeded, Verdict.DROPPED),
+        (too_few_faults, Verdict.TOO_FEW_FAULTS),
     ],
 )
-def test_each_crime_has_its_name(spoil: Callable[[Evidence], Evidence], verdict: Verdict) -> None:
-    assert verdict in {finding.verdict for finding in judge(spoil(deepcopy(_calm())))}
+def test_each_fault_is_found(corrupt: Callable[[Evidence], Evidence], verdict: Verdict) -> None:
+    assert verdict in {finding.verdict for finding in check_evidence(corrupt(deepcopy(_simulate_calm_world())))}

@@ -1,7 +1,7 @@
-"""Real engines on a real store through days of trouble; afterwards nothing may be missing, double, early or stuck.
+"""Real engines on a real store through days of faults: nothing may be missing, duplicate, early or stuck.
 
-A failure names the command that shows it again, by its seed. ``CHRONOS_SIMULATED_DAYS`` asks for as many days in all of
-the slow test; the usual suite takes some seconds.
+A failure names the command that reproduces it, with its seed. ``CHRONOS_SIMULATED_DAYS`` sets the number of days of the
+slow test; the usual suite takes seconds.
 """
 
 import os
@@ -13,10 +13,10 @@ import pytest
 
 from chronos.core.config import Overlap
 from chronos.engine.options import EngineOptions
-from tests.simulation.checker import judge
-from tests.simulation.history import Deed, Fate, Fault
+from tests.simulation.checker import check_evidence
+from tests.simulation.history import Action, Fault, RunOutcome
 from tests.simulation.jobs import SimJob
-from tests.simulation.scenario import OFTEN, Scenario
+from tests.simulation.scenario import FREQUENT_FAULTS, Scenario
 from tests.simulation.store_link import Odds
 from tests.simulation.world import simulate
 
@@ -26,31 +26,31 @@ SEEDS = [1, 2] if SEED is None else [int(SEED)]
 WORLD_DAYS = 10
 
 
-def check(scenario: Scenario) -> None:
+def check_scenario(scenario: Scenario) -> None:
     evidence = simulate(scenario)
-    findings = judge(evidence, least_faults=0)
-    landed = sum(evidence.history.faults[fault] for fault in scenario.faults)  # beside what the wires lose
-    again = f"CHRONOS_SEED={scenario.seed} pytest '{os.environ['PYTEST_CURRENT_TEST'].removesuffix(' (call)')}'"
-    assert not findings, f"{again}\n" + "\n".join(map(str, findings[:20]))
-    assert landed >= scenario.days, f"{again}: only {landed} faults landed"
+    findings = check_evidence(evidence, least_faults=0)
+    caused = sum(evidence.history.faults[fault] for fault in scenario.faults)  # besides those of the link
+    command = f"CHRONOS_SEED={scenario.seed} pytest '{os.environ['PYTEST_CURRENT_TEST'].removesuffix(' (call)')}'"
+    assert not findings, f"{command}\n" + "\n".join(map(str, findings[:20]))
+    assert caused >= scenario.days, f"{command}: only {caused} faults"
 
 
 @pytest.mark.parametrize("one_clock", [False, True])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_days_of_trouble(seed: int, one_clock: bool) -> None:
-    check(Scenario(seed=seed, days=DAYS, one_clock=one_clock, faults=OFTEN))
+def test_days_of_faults_break_no_promise(seed: int, one_clock: bool) -> None:
+    check_scenario(Scenario(seed=seed, days=DAYS, one_clock=one_clock, faults=FREQUENT_FAULTS))
 
 
-def test_one_machine_alone() -> None:
-    check(Scenario(seed=7, days=DAYS, machines=1, one_clock=True, faults=OFTEN))
+def test_a_single_machine_breaks_no_promise() -> None:
+    check_scenario(Scenario(seed=7, days=DAYS, machines=1, one_clock=True, faults=FREQUENT_FAULTS))
 
 
-def test_minutes_of_trouble_with_the_usual_options() -> None:
-    """Heartbeats of ten seconds and ticks of one: the figures of the promises themselves, for a quarter of an hour."""
-    check(QUICK)
+def test_minutes_of_faults_with_the_default_options_break_no_promise() -> None:
+    """Heartbeats of ten seconds and ticks of one, which are the real defaults, for a quarter of an hour."""
+    check_scenario(QUICK)
 
 
-def test_a_seed_is_all_it_takes_to_see_it_again() -> None:
+def test_a_seed_reproduces_a_world() -> None:
     first, second = (simulate(Scenario(seed=11, days=1)) for _ in range(2))
     assert first.history.runs == second.history.runs
     assert first.history.faults == second.history.faults
@@ -58,35 +58,35 @@ def test_a_seed_is_all_it_takes_to_see_it_again() -> None:
     assert {record.id: record.token for record in first.records} == {r.id: r.token for r in second.records}
 
 
-def test_trouble_is_what_it_is_said_to_be() -> None:
-    """The faults are felt: work is killed, taken over and done again, and people get what they ask for."""
-    evidence = simulate(Scenario(seed=3, days=DAYS, faults=OFTEN, deeds=25))
+def test_a_world_has_every_fault_and_action() -> None:
+    """Work is killed, taken over and repeated, and every action succeeds at least once."""
+    evidence = simulate(Scenario(seed=3, days=DAYS, faults=FREQUENT_FAULTS, actions=25))
     assert {run.machine for run in evidence.history.runs} == {"m0", "m1", "m2"}
-    assert {run.fate for run in evidence.history.runs} == set(Fate)
+    assert {run.outcome for run in evidence.history.runs} == set(RunOutcome)
     assert any(run.number > 1 for run in evidence.history.runs)
     assert {fault for fault, count in evidence.history.faults.items() if count} == set(Fault)
-    assert set(evidence.history.deeds) == set(Deed)
+    assert set(evidence.history.actions) == set(Action)
     assert 25 * DAYS < len(evidence.records) < 60 * DAYS
 
 
 @pytest.mark.slow
-def test_many_worlds() -> None:
-    """A thousand days by default, each world of its own seed, on every core there is."""
+def test_many_worlds_break_no_promise() -> None:
+    """A thousand days by default, each world with its own seed, on every core."""
     days = int(os.environ.get("CHRONOS_SIMULATED_DAYS", "1000"))
     seeds = range(1_000, 1_000 + days // WORLD_DAYS) if SEED is None else SEEDS
     cores = min(len(os.sched_getaffinity(0)), len(seeds))
-    begun_s = time.perf_counter()
+    started_s = time.perf_counter()
     with ProcessPoolExecutor(cores, mp_context=get_context("spawn")) as processes:
-        worked_s = sum(processes.map(live_through, seeds))
-    lived, took_s = len(seeds) * WORLD_DAYS * 60, time.perf_counter() - begun_s
-    print(f"{lived / took_s:.0f} simulated days a minute on {cores} cores, {lived / worked_s:.0f} on one")
+        cpu_s = sum(processes.map(check_world, seeds))
+    simulated, took_s = len(seeds) * WORLD_DAYS * 60, time.perf_counter() - started_s
+    print(f"{simulated / took_s:.0f} simulated days per minute on {cores} cores, {simulated / cpu_s:.0f} on one")
 
 
-def live_through(seed: int) -> float:
-    """One world of many; how much work it was, in seconds."""
-    begun_s = time.process_time()
-    check(Scenario(seed=seed, one_clock=seed % 2 == 1, faults=OFTEN, machines=2 + seed % 3 // 2))
-    return time.process_time() - begun_s
+def check_world(seed: int) -> float:
+    """Check one world of many. Returns the CPU time in seconds."""
+    started_s = time.process_time()
+    check_scenario(Scenario(seed=seed, one_clock=seed % 2 == 1, faults=FREQUENT_FAULTS, machines=2 + seed % 3 // 2))
+    return time.process_time() - started_s
 
 
 QUICK = Scenario(
@@ -101,7 +101,7 @@ QUICK = Scenario(
         SimJob(name="replace", every_s=60, longest_s=90, overlap=Overlap.REPLACE, backoff_us=1_000_000),
         SimJob(name="allow", every_s=20, longest_s=30, overlap=Overlap.ALLOW, failing=0.3, backoff_us=1_000_000),
     ),
-    odds=Odds(longest_s=1.0, refused_s=5.0),
-    faults={fault: 150 * a_day for fault, a_day in OFTEN.items()},
-    deeds=1_000,
+    odds=Odds(longest_s=1.0, max_unreachable_s=5.0),
+    faults={fault: 150 * per_day for fault, per_day in FREQUENT_FAULTS.items()},
+    actions=1_000,
 )

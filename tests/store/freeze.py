@@ -1,8 +1,8 @@
 """Freezes stores of this release for the upgrade tests of the next one: ``python -m tests.store.freeze``.
 
-A program with jobs of every kind works on a SQLite file and on a PostgreSQL database, and kills itself in the middle of
-it. What it left is written to ``tests/data`` as ``schema-N``: the file, a dump in plain SQL that any connection can
-replay, and what the contract said was there. Run it before a change of the schema; the files are committed.
+A program with jobs of every kind runs on a SQLite file and on a PostgreSQL database, and kills itself while they run.
+Its stores are written to ``tests/data`` as ``schema-N``: the file, a dump in plain SQL that any connection can replay,
+and the records that the contract returned. Run it before a change of the schema, and commit the files.
 """
 
 import asyncio
@@ -43,21 +43,21 @@ _MANY = 1_000
 
 
 def main() -> None:
-    """Freeze both."""
-    found = {}
+    """Freeze a SQLite and a PostgreSQL store."""
+    records = {}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "chronos.db"
         _die_at_work(f"sqlite:///{path}")
-        found["sqlite"] = asyncio.run(_told(SqliteStore(path)))
+        records["sqlite"] = asyncio.run(_read_store(SqliteStore(path)))
         _keep("sqlite", path.read_bytes())
         server = Server(Path(folder) / "postgres")
         try:
             _die_at_work(server.url)
-            found["postgres"] = asyncio.run(_told(PostgresStore(server.url)))
+            records["postgres"] = asyncio.run(_read_store(PostgresStore(server.url)))
             _keep("sql", _dump(server))
         finally:
             server.close()
-    _keep("json", json.dumps(found, indent=1).encode())
+    _keep("json", json.dumps(records, indent=1).encode())
 
 
 def _keep(kind: str, data: bytes) -> None:
@@ -65,27 +65,27 @@ def _keep(kind: str, data: bytes) -> None:
 
 
 def _dump(server: Server) -> bytes:
-    """A database as SQL, without what only ``psql`` or the newest server understands."""
+    """Return a database as SQL, without lines that only ``psql`` or the newest server understands."""
     options = ("--no-owner", "--no-privileges", "--inserts", "--rows-per-insert=100", "--schema=chronos")
-    made = subprocess.run([server.tools / "pg_dump", *options, server.url], check=True, capture_output=True)
+    dump = subprocess.run([server.tools / "pg_dump", *options, server.url], check=True, capture_output=True)
     unwanted = (b"\\", b"--", b"SET ")
-    return b"\n".join(line for line in made.stdout.splitlines() if line and not line.startswith(unwanted))
+    return b"\n".join(line for line in dump.stdout.splitlines() if line and not line.startswith(unwanted))
 
 
-# --- what was there
+# --- records
 
 
-async def _told(store: Store) -> dict[str, Any]:
-    """All that the contract tells of a store, as JSON."""
+async def _read_store(store: Store) -> dict[str, Any]:
+    """Open a store and return its records."""
     await store.open()
     try:
-        return await told(store)
+        return await read_records(store)
     finally:
         await store.close()
 
 
-async def told(store: Store) -> dict[str, Any]:
-    """What an upgrade must keep: jobs and their versions, executions with their attempts and output, and the rest."""
+async def read_records(store: Store) -> dict[str, Any]:
+    """Return everything that an upgrade must keep, as JSON: jobs, versions, executions, attempts, output and more."""
     jobs = (await store.list_jobs(JobFilter(), limit=_MANY)).items
     executions = []
     for item in (await store.list_executions(ExecutionFilter(), limit=_MANY)).items:
@@ -122,13 +122,13 @@ def _plain(value: object) -> Any:
 
 
 def _die_at_work(url: str) -> None:
-    """Run the program on this store until it has killed itself."""
+    """Run the program on this store until it kills itself."""
     done = subprocess.run([sys.executable, "-m", __spec__.name, url], check=False)
     assert done.returncode == -signal.SIGKILL, done.returncode
 
 
-def work(url: str) -> None:  # noqa: PLR0915 - it is a list of what may be found in a store
-    """Fill a store, and die at work."""
+def work(url: str) -> None:  # noqa: PLR0915 - a list of everything that a store may contain
+    """Fill a store, and die while executions run."""
     before = Chronos(url, owner="program", node_name="before")
     before.job(name="digest", cron="0 9 * * *", timezone="Europe/Paris", tags={"team": "money"})(_nothing)
     before.job(name="dropped")(_nothing)
@@ -139,7 +139,7 @@ def work(url: str) -> None:  # noqa: PLR0915 - it is a list of what may be found
     begun: dict[str, threading.Event] = {}
 
     def endless(name: str, job: Callable[..., Any] = app.job, first: int = 1, **options: Any) -> None:
-        """A job that works until the program dies, after failures where another attempt is to be its ``first``."""
+        """Return a job that runs until the program dies; it fails until attempt ``first``."""
         begun[name] = threading.Event()
 
         def run(ctx: Context) -> None:
@@ -235,7 +235,7 @@ def _printing(n: int = 0) -> int:
 
 
 def _of_program(function: Callable[P, R]) -> Callable[P, R]:
-    """The function, in a file that has this name wherever the store is frozen: tracebacks are kept."""
+    """Return the function with a fixed file name, because tracebacks are stored."""
     function.__code__ = function.__code__.replace(co_filename="program.py")
     return function
 

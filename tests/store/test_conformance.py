@@ -16,13 +16,13 @@ from chronos.testing.conformance import CASES, Case, run
 
 @pytest.fixture(params=["file", "memory", "harness", "postgres"])
 def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Store]:
-    """A new store, empty and not yet open, of each engine in turn."""
+    """Return a new, empty store of each engine, not yet open."""
     match request.param:
         case "file":
             return lambda: SqliteStore(tmp_path / "chronos.db")
         case "memory":
             return SqliteStore
-        case "harness":  # what a program's own tests are given
+        case "harness":  # the store of users' tests
             return MemoryStore
         case _:
             return partial(PostgresStore, request.getfixturevalue("prepared_url"))

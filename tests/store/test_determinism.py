@@ -1,4 +1,4 @@
-"""The same commands give the same rows: what was recorded, applied to an empty store, gives what there was."""
+"""Determinism: recorded commands, applied to an empty store, give the same rows."""
 
 import asyncio
 import random
@@ -43,7 +43,7 @@ KEYS = [key_gate_id("default", "k1"), key_gate_id("default", "k2")]
 
 
 async def replay(commands: list[Command[Any]], path: Path) -> None:
-    """Apply what was committed, one after the other."""
+    """Apply recorded commands, one after the other."""
     store = SqliteStore(path)
     await store.open()
     for command in commands:
@@ -65,8 +65,8 @@ def test_replaying_random_commands_gives_the_same_rows(tmp_path: Path) -> None:
     assert digest(tmp_path / "again.db") == digest(tmp_path / f"{1 + recorded.index(longest)}.db")
 
 
-class Crowd:
-    """Many who do things at once, so that their commands go together into transactions, some of them merged."""
+class ConcurrentClients:
+    """Clients that send random commands concurrently, so that these share transactions and are merged."""
 
     def __init__(self, store: SqliteStore, seed: int) -> None:
         self.store, self.dice = store, random.Random(seed)
@@ -76,12 +76,12 @@ class Crowd:
         self.runs: list[tuple[bytes, bytes, int]] = []
 
     async def act(self) -> None:
-        """One of them does something, which may well be refused."""
+        """Send a random command, which may be rejected."""
         often = (self.admit, self.settle)
         seldom = (self.save, self.save_many, self.switch, self.trigger, self.claim, self.suspend, self.clean)
-        deed: Callable[[int], Awaitable[None]] = self.dice.choice((*often, *often, *seldom))
+        send: Callable[[int], Awaitable[None]] = self.dice.choice((*often, *often, *seldom))
         with suppress(ChronosError):
-            await deed(self.world.tick(self.dice.randrange(3_000)))
+            await send(self.world.tick(self.dice.randrange(3_000)))
 
     async def save(self, now_us: int) -> None:
         row = self.world.row(
@@ -111,12 +111,12 @@ class Crowd:
         due = await self.store.due(now_us + 2 * SECOND, 60)
         rows = tuple(
             AdmitRow(
-                *(one.job, one.version, one.next_us, one.next_us + SECOND),
-                scheduled_execution_id(one.job, one.next_us),
-                *(one.next_us, self.dice.random() < 0.6, one.careful),
-                *((self.dice.choice(KEYS), 1) if one.careful else (None, 0)),
+                *(gate.job, gate.version, gate.next_us, gate.next_us + SECOND),
+                scheduled_execution_id(gate.job, gate.next_us),
+                *(gate.next_us, self.dice.random() < 0.6, gate.careful),
+                *((self.dice.choice(KEYS), 1) if gate.careful else (None, 0)),
             )
-            for one in self.dice.sample(due, min(20, len(due)))
+            for gate in self.dice.sample(due, min(20, len(due)))
         )
         request = self.dice.randbytes(16)
         for row in await self.store.apply(Admit(rows=rows, node=self.world.node, now_us=now_us, request=request)):
@@ -167,11 +167,11 @@ def test_replaying_concurrent_clients_gives_the_same_rows(tmp_path: Path, seed: 
     async def case() -> None:
         store = SqliteStore(tmp_path / "crowd.db", journal=journal.append)
         await store.open()
-        crowd = Crowd(store, seed)
-        await crowd.world.start_node()
-        await crowd.save_many(crowd.world.now)
+        clients = ConcurrentClients(store, seed)
+        await clients.world.start_node()
+        await clients.save_many(clients.world.now)
         for _ in range(12):
-            await asyncio.gather(*(crowd.act() for _ in range(30)))
+            await asyncio.gather(*(clients.act() for _ in range(30)))
         assert await store.verify() == []
         await store.close()
 

@@ -1,4 +1,4 @@
-"""Group commit: what goes together, in which order, and what one bad command does to its neighbours."""
+"""Group commit: batches, their order, errors within a batch, and merged commands."""
 
 import asyncio
 from collections.abc import Sequence
@@ -57,7 +57,7 @@ RUN = RunRow(bytes(16), Cause.MANUAL, 0, 0)
 
 
 class Recorder:
-    """Answers each command with its own repr, one batch at a time, when let go."""
+    """Answers each command with its repr, one batch at a time, while its gate is open."""
 
     def __init__(self) -> None:
         self.batches: list[list[Command[Any]]] = []
@@ -83,19 +83,19 @@ def switch(job: int) -> SetJobState:
 
 @pytest.mark.parametrize(("max_large", "sizes"), [(20, [1, 4, 1, 3]), (14, [1, 2, 1, 2, 2, 1]), (1, [1] * 9)])
 def test_large_commands_share_a_transaction_up_to_a_bound(max_large: int, sizes: list[int]) -> None:
-    """And what is urgent waits for one transaction of theirs at the most."""
+    """And urgent commands wait for one large transaction at most."""
     bulk = [large(n) for n in range(8)]
     beat = Beat(node=1, beat=1, now_us=0)
 
     async def main() -> None:
         run = Recorder()
-        pump = GroupCommit(begin_in_task(run), max_rows=3, max_large=max_large)
-        await pump.apply(bulk[0])
+        commits = GroupCommit(begin_in_task(run), max_rows=3, max_large=max_large)
+        await commits.apply(bulk[0])
         run.gate.clear()
-        answers = [pump.submit(command) for command in bulk[1:5]]
+        answers = [commits.submit(command) for command in bulk[1:5]]
         await asyncio.sleep(0.01)
-        answers += [pump.submit(command) for command in bulk[5:]]
-        urgent = pump.submit(beat)
+        answers += [commits.submit(command) for command in bulk[5:]]
+        urgent = commits.submit(beat)
         run.gate.set()
         await asyncio.gather(*answers, urgent)
         assert [len(batch) for batch in run.batches] == sizes
@@ -114,11 +114,11 @@ def test_large_commands_alternate_with_others() -> None:
 
     async def main() -> None:
         run = Recorder()
-        pump = GroupCommit(begin_in_task(run), max_rows=3, max_large=3)
+        commits = GroupCommit(begin_in_task(run), max_rows=3, max_large=3)
         run.gate.clear()
-        answers: list[asyncio.Future[Any]] = [pump.submit(large(0))]
+        answers: list[asyncio.Future[Any]] = [commits.submit(large(0))]
         await asyncio.sleep(0.01)
-        answers += [pump.submit(large(1)), pump.submit(large(2)), *(pump.submit(trim(n)) for n in range(5))]
+        answers += [commits.submit(large(1)), commits.submit(large(2)), *(commits.submit(trim(n)) for n in range(5))]
         run.gate.set()
         await asyncio.gather(*answers)
         others = [trim(n) for n in range(5)]
@@ -132,11 +132,11 @@ def test_admissions_do_not_wait_behind_many_large_commands() -> None:
 
     async def main() -> None:
         run = Recorder()
-        pump = GroupCommit(begin_in_task(run), max_rows=3, max_large=3)
+        commits = GroupCommit(begin_in_task(run), max_rows=3, max_large=3)
         run.gate.clear()
-        answers: list[asyncio.Future[Any]] = [pump.submit(large(0))]
+        answers: list[asyncio.Future[Any]] = [commits.submit(large(0))]
         await asyncio.sleep(0.01)
-        answers += [pump.submit(large(1)), pump.submit(due)]
+        answers += [commits.submit(large(1)), commits.submit(due)]
         run.gate.set()
         await asyncio.gather(*answers)
         assert run.batches == [[large(0)], [due], [large(1)]]
@@ -147,11 +147,11 @@ def test_admissions_do_not_wait_behind_many_large_commands() -> None:
 def test_an_idle_store_sends_at_once_and_a_busy_one_batches() -> None:
     async def main() -> None:
         run = Recorder()
-        pump = GroupCommit(begin_in_task(run), max_rows=3)
-        alone: Any = await pump.apply(trim(0))
+        commits = GroupCommit(begin_in_task(run), max_rows=3)
+        alone: Any = await commits.apply(trim(0))
         assert alone == repr(trim(0))
         run.gate.clear()
-        waiting = [asyncio.create_task(pump.apply(trim(n))) for n in range(1, 9)]
+        waiting = [asyncio.create_task(commits.apply(trim(n))) for n in range(1, 9)]
         await asyncio.sleep(0.01)
         run.gate.set()
         assert [str(answer) for answer in await asyncio.gather(*waiting)] == [repr(trim(n)) for n in range(1, 9)]
@@ -166,13 +166,13 @@ def test_an_idle_store_sends_at_once_and_a_busy_one_batches() -> None:
 def test_urgent_commands_go_first() -> None:
     async def main() -> None:
         run = Recorder()
-        pump = GroupCommit(begin_in_task(run), max_rows=2)
+        commits = GroupCommit(begin_in_task(run), max_rows=2)
         run.gate.clear()
-        first = asyncio.create_task(pump.apply(trim(0)))
+        first = asyncio.create_task(commits.apply(trim(0)))
         await asyncio.sleep(0.01)
         beat = Beat(node=1, beat=1, now_us=1)
-        rest = [asyncio.create_task(pump.apply(trim(n))) for n in (1, 2)]
-        urgent = asyncio.create_task(pump.apply(beat))
+        rest = [asyncio.create_task(commits.apply(trim(n))) for n in (1, 2)]
+        urgent = asyncio.create_task(commits.apply(beat))
         await asyncio.sleep(0.01)
         run.gate.set()
         await asyncio.gather(first, urgent, *rest)
@@ -184,9 +184,11 @@ def test_urgent_commands_go_first() -> None:
 def test_an_error_is_raised_only_to_its_command() -> None:
     async def main() -> None:
         run = Recorder()
-        pump = GroupCommit(begin_in_task(run))
+        commits = GroupCommit(begin_in_task(run))
         good, bad = Wake(now_us=1, limit=1), Wake(now_us=1, limit=0)
-        answers = await asyncio.gather(pump.apply(good), pump.apply(bad), pump.apply(good), return_exceptions=True)
+        answers = await asyncio.gather(
+            commits.apply(good), commits.apply(bad), commits.apply(good), return_exceptions=True
+        )
         assert [type(answer) for answer in answers] == [str, Conflict, str]
 
     asyncio.run(main())
@@ -196,12 +198,14 @@ def test_an_unexpected_error_does_not_affect_others_of_the_batch() -> None:
     async def main() -> None:
         run = Recorder()
         run.fault = ZeroDivisionError()
-        pump = GroupCommit(begin_in_task(run))
+        commits = GroupCommit(begin_in_task(run))
         good = Wake(now_us=1, limit=1)
-        answers = await asyncio.gather(pump.apply(good), pump.apply(trim(1)), pump.apply(good), return_exceptions=True)
+        answers = await asyncio.gather(
+            commits.apply(good), commits.apply(trim(1)), commits.apply(good), return_exceptions=True
+        )
         assert [type(answer) for answer in answers] == [str, ZeroDivisionError, str]
         run.fault = StoreUnavailable("down")
-        both = await asyncio.gather(pump.apply(good), pump.apply(trim(1)), return_exceptions=True)
+        both = await asyncio.gather(commits.apply(good), commits.apply(trim(1)), return_exceptions=True)
         assert [type(answer) for answer in both] == [StoreUnavailable, StoreUnavailable]
 
     asyncio.run(main())
@@ -210,55 +214,55 @@ def test_an_unexpected_error_does_not_affect_others_of_the_batch() -> None:
 def test_cancelling_the_caller_does_not_cancel_the_command() -> None:
     async def main() -> None:
         run = Recorder()
-        pump = GroupCommit(begin_in_task(run))
+        commits = GroupCommit(begin_in_task(run))
         run.gate.clear()
-        waiter = asyncio.create_task(pump.apply(trim(1)))
+        waiter = asyncio.create_task(commits.apply(trim(1)))
         await asyncio.sleep(0.01)
         waiter.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiter
         run.gate.set()
-        await pump.drain()
+        await commits.drain()
         assert run.batches == [[trim(1)]]
 
     asyncio.run(main())
 
 
 def test_callers_get_an_error_when_the_loop_is_canceled() -> None:
-    """As what is under way is cancelled with the loop; the next loop begins anew."""
+    """The running batch is canceled with its loop. The next loop works again."""
 
     async def cut_off() -> list[Any]:
         run.gate = asyncio.Event()
-        first = asyncio.create_task(pump.apply(trim(1)))
+        first = asyncio.create_task(commits.apply(trim(1)))
         await asyncio.sleep(0.01)
         waiting = [
             first,
-            asyncio.create_task(pump.apply(trim(2))),
-            asyncio.create_task(pump.apply(Wake(now_us=1, limit=1))),
+            asyncio.create_task(commits.apply(trim(2))),
+            asyncio.create_task(commits.apply(Wake(now_us=1, limit=1))),
         ]
         await asyncio.sleep(0)
         [under_way] = asyncio.all_tasks() - {*waiting, asyncio.current_task()}
         under_way.cancel()
         async with asyncio.timeout(60):
             answers = await asyncio.gather(*waiting, return_exceptions=True)
-            await pump.drain()
+            await commits.drain()
         return answers
 
     async def left() -> None:
         run.gate = asyncio.Event()
-        pump.submit(trim(3))
+        commits.submit(trim(3))
         await asyncio.sleep(0.01)
 
     async def again() -> Any:
         run.gate.set()
         async with asyncio.timeout(60):
-            return await pump.apply(trim(4))
+            return await commits.apply(trim(4))
 
-    async def made() -> tuple[Recorder, GroupCommit]:
+    async def create() -> tuple[Recorder, GroupCommit]:
         run = Recorder()
         return run, GroupCommit(begin_in_task(run))
 
-    run, pump = asyncio.run(made())
+    run, commits = asyncio.run(create())
     assert [type(answer) for answer in asyncio.run(cut_off())] == [StoreUnavailable] * 3
     asyncio.run(left())
     assert asyncio.run(again()) == repr(trim(4))
@@ -267,15 +271,15 @@ def test_callers_get_an_error_when_the_loop_is_canceled() -> None:
 def test_too_many_waiting_commands_are_rejected_except_urgent_ones() -> None:
     async def main() -> None:
         run = Recorder()
-        pump = GroupCommit(begin_in_task(run), max_waiting=2)
+        commits = GroupCommit(begin_in_task(run), max_waiting=2)
         run.gate.clear()
-        waiting = [asyncio.create_task(pump.apply(trim(0)))]
+        waiting = [asyncio.create_task(commits.apply(trim(0)))]
         await asyncio.sleep(0.01)
-        waiting += [asyncio.create_task(pump.apply(trim(n))) for n in (1, 2)]
+        waiting += [asyncio.create_task(commits.apply(trim(n))) for n in (1, 2)]
         await asyncio.sleep(0.01)
         with pytest.raises(StoreBusy, match="2 changes are waiting"):
-            await pump.apply(trim(3))
-        urgent = [asyncio.create_task(pump.apply(Beat(node=1, beat=n, now_us=1))) for n in range(50)]
+            await commits.apply(trim(3))
+        urgent = [asyncio.create_task(commits.apply(Beat(node=1, beat=n, now_us=1))) for n in range(50)]
         run.gate.set()
         assert len(await asyncio.gather(*urgent)) == 50
         assert len(await asyncio.gather(*waiting)) == 3
@@ -286,14 +290,14 @@ def test_too_many_waiting_commands_are_rejected_except_urgent_ones() -> None:
 def test_long_texts_are_split_into_several_transactions() -> None:
     async def main() -> None:
         run = Recorder()
-        pump = GroupCommit(begin_in_task(run))
+        commits = GroupCommit(begin_in_task(run))
         run.gate.clear()
-        first = asyncio.create_task(pump.apply(trim(0)))
+        first = asyncio.create_task(commits.apply(trim(0)))
         await asyncio.sleep(0)
         text = "x" * (MAX_BATCH_CHARACTERS // 3)
         rows = [replace(settle(n), rows=(settle(n).rows[0]._replace(detail=text),)) for n in range(1, 8)]
         small = settle(9)
-        waiting = [asyncio.create_task(pump.apply(command)) for command in (*rows, small)]
+        waiting = [asyncio.create_task(commits.apply(command)) for command in (*rows, small)]
         await asyncio.sleep(0)
         run.gate.set()
         await asyncio.gather(first, *waiting)
@@ -349,11 +353,11 @@ def test_settlements_merge_and_each_gets_its_own_answer() -> None:
     ]
     merged = merge_commands(commands)
     assert [positions for _, positions in merged] == [[0, 1], [2], [3], [4, 5], [6]]
-    whole, positions = merged[0]
-    assert isinstance(whole, Settle)
-    assert [row.token for row in whole.rows] == [1, 2, 3]
+    joined, positions = merged[0]
+    assert isinstance(joined, Settle)
+    assert [row.token for row in joined.rows] == [1, 2, 3]
     answer = Settled([bytes([1]) * 16, bytes([3]) * 16], [], 4)
-    parts = split_result(whole, [commands[i] for i in positions], answer)
+    parts = split_result(joined, [commands[i] for i in positions], answer)
     assert parts == [Settled([bytes([1]) * 16], [], 4), Settled([bytes([3]) * 16], [], 0)]
 
 
@@ -362,7 +366,7 @@ def test_new_jobs_merge_and_changes_of_jobs_do_not() -> None:
     commands: list[Command[Any]] = [
         SaveJobs(rows=(row("a", expect=NEW),), now_us=1),
         SaveJobs(rows=(row("b", expect=NEW), row("c", expect=NEW)), now_us=2),
-        SaveJobs(rows=(row("a", expect=NEW),), now_us=3),  # the same name: it comes after the first
+        SaveJobs(rows=(row("a", expect=NEW),), now_us=3),  # the same name: applied after the first
         SaveJobs(rows=(row("d", expect=1),), now_us=4),
         SaveJobs(rows=(row("e"),), now_us=5),
         SaveJobs(rows=(row("f", expect=NEW),), now_us=6, delete=(DeleteRow(bytes(16)),)),
@@ -371,11 +375,11 @@ def test_new_jobs_merge_and_changes_of_jobs_do_not() -> None:
     ]
     merged = merge_commands(commands)
     assert [positions for _, positions in merged] == [[0, 1], [2], [3], [4], [5], [6, 7]]
-    whole, positions = merged[0]
-    assert isinstance(whole, SaveJobs)
-    assert [part.now_us for part in whole.parts] == [1, 2]
+    joined, positions = merged[0]
+    assert isinstance(joined, SaveJobs)
+    assert [part.now_us for part in joined.parts] == [1, 2]
     saved = [Saved(bytes([n]) * 16, 1, created=True, changed=True) for n in range(3)]
-    assert split_result(whole, [commands[i] for i in positions], saved) == [saved[:1], saved[1:]]
+    assert split_result(joined, [commands[i] for i in positions], saved) == [saved[:1], saved[1:]]
 
 
 def gap(job: int, *, now_us: int = 1, runs: int = 1) -> Recover:
@@ -387,27 +391,27 @@ def test_recoveries_with_the_same_time_merge() -> None:
     commands: list[Command[Any]] = [gap(1), gap(2, runs=3), gap(1), gap(3, now_us=2), trim(1), gap(4, runs=0)]
     merged = merge_commands(commands)
     assert [positions for _, positions in merged] == [[0, 1], [2], [3], [4], [5]]
-    whole, positions = merged[0]
-    assert isinstance(whole, Recover)
-    assert [part.job[0] for part in whole.parts] == [1, 2]
-    assert [count_rows(command) for command in (whole, *commands)] == [4, 1, 3, 1, 1, 1, 1]
+    joined, positions = merged[0]
+    assert isinstance(joined, Recover)
+    assert [part.job[0] for part in joined.parts] == [1, 2]
+    assert [count_rows(command) for command in (joined, *commands)] == [4, 1, 3, 1, 1, 1, 1]
     answer = [Admitted(run.id, bytes([2]) * 16, Status.READY, 1) for run in gap(2, runs=2).runs]
-    assert split_result(whole, [commands[i] for i in positions], answer) == [[], answer]
-    assert [where for _, where in merge_commands([whole, gap(5), whole])] == [[0, 1], [2]], (
-        "what was merged is not nested"
+    assert split_result(joined, [commands[i] for i in positions], answer) == [[], answer]
+    assert [where for _, where in merge_commands([joined, gap(5), joined])] == [[0, 1], [2]], (
+        "merged commands are not nested"
     )
 
 
 def test_state_changes_merge_and_each_gets_its_own_answer() -> None:
     commands = [switch(1), switch(2), switch(1), switch(3)]
     merged = merge_commands(commands)
-    assert [where for _, where in merged] == [[0, 1], [2, 3]], "a job is touched once a command"
-    whole, where = merged[0]
-    assert isinstance(whole, SetJobState)
-    assert [part.job[0] for part in whole.parts] == [1, 2]
-    assert split_result(whole, [commands[i] for i in where], [True, False]) == [True, False]
-    assert [where for _, where in merge_commands([whole, switch(5), whole])] == [[0, 1], [2]]
-    assert [where for _, where in merge_commands([switch(5), whole])] == [[0], [1]], "what was merged is not nested"
+    assert [where for _, where in merged] == [[0, 1], [2, 3]], "a job occurs once per command"
+    joined, where = merged[0]
+    assert isinstance(joined, SetJobState)
+    assert [part.job[0] for part in joined.parts] == [1, 2]
+    assert split_result(joined, [commands[i] for i in where], [True, False]) == [True, False]
+    assert [where for _, where in merge_commands([joined, switch(5), joined])] == [[0, 1], [2]]
+    assert [where for _, where in merge_commands([switch(5), joined])] == [[0], [1]], "merged commands are not nested"
 
 
 def test_outbox_acknowledgements_merge() -> None:
@@ -418,6 +422,6 @@ def test_outbox_acknowledgements_merge() -> None:
         AckOutbox(ids=(b"d",)),
     ]
     merged = merge_commands(commands)
-    assert [where for _, where in merged] == [[0, 1], [2], [3]], "only neighbours do"
+    assert [where for _, where in merged] == [[0, 1], [2], [3]], "only neighbours merge"
     assert merged[0][0] == AckOutbox(ids=(b"a", b"b", b"c"))
     assert split_result(merged[0][0], commands[:2], None) == [None, None]

@@ -1,4 +1,4 @@
-"""What is worth a hint, told from commands and their answers alone."""
+"""Hints, derived from commands and their answers."""
 
 from typing import Any
 

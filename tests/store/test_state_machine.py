@@ -1,4 +1,4 @@
-"""Random commands on all engines side by side."""
+"""Random commands on all engines in parallel, compared with each other."""
 
 from collections.abc import Callable, Sequence
 
@@ -12,13 +12,13 @@ from tests.support.store_state_machine import StoreMachine
 
 
 def run_machine(make_stores: Callable[[], Sequence[Store]], *, examples: int, steps: int) -> None:
-    """Look for a sequence of commands on which the stores differ or break a promise."""
+    """Search for a sequence of commands on which the stores differ or break a promise."""
 
     class Machine(StoreMachine):
         def __init__(self) -> None:
             super().__init__(make_stores)
 
-    # A failure is reported as it was found: to shrink one takes minutes, which is for whoever looks into it.
+    # A failure is reported without shrinking, which takes minutes.
     run_state_machine_as_test(
         Machine,
         settings=settings(

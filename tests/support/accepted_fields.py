@@ -1,6 +1,7 @@
-"""What the shapes accept, asked of themselves: a field that nobody knows is refused with a list of those that are.
+"""The fields that job shapes accept.
 
-So neither the documentation nor the schema is held against a list that somebody wrote by hand.
+The readers tell them: they refuse an unknown field with a list of the known ones. So the tests of the documentation and
+of the schema need no list written by hand.
 """
 
 import re
@@ -16,17 +17,17 @@ from chronos.service.serializers import Check, InvalidJob, Problem, read_job
 
 CHECKS: Mapping[str, Check] = collect_target_checks(make_runners(FunctionRegistry(), clock=SystemClock()))
 
-#: The way to an object within a job; ITEM is any entry of a list.
+#: The path to an object within a job; ITEM is any entry of a list.
 Path = tuple[str, ...]
 ITEM = "[]"
 
-_NOBODY = "?"  # no field, and like none
-_FAR = 10**15  # beyond every bound
-_KNOWN = re.compile(r"(?:is no known field; known are|has no option \"\?\"; known:) ([a-z0-9_, ]+)$")
+_UNKNOWN = "?"  # not a field, and similar to none
+_TOO_LARGE = 10**15  # beyond every bound
+_KNOWN = re.compile(r"(?:unknown field; known fields:|has no option \"\?\"; (?:known:|use one of)) ([a-z0-9_, ]+)$")
 _TYPES = re.compile(r'whose "type" is one of ([a-z_, ]+)$')
 _WORDS = re.compile(r"allowed: ([a-z0-9_, ]+)$")
 _BOUNDS = re.compile(r"is 1000000000000000(?:\.0)?, allowed (\S+) to (\S+)$")
-#: What an object needs beside the field that is looked at.
+#: What an object needs besides the field under test.
 _BESIDE: Mapping[str, dict[str, Any]] = {
     "schedule": {"cron": "@daily"},
     "tasks": {"name": "a", "command": {"argv": ["true"]}},
@@ -37,7 +38,7 @@ _BESIDE: Mapping[str, dict[str, Any]] = {
     "python": {"name": "f"},
     "wait": {"for": "1s"},
 }
-#: What a field of an object needs beside it instead.
+#: What a field needs besides it instead.
 _BESIDE_FIELD: Mapping[tuple[str, str], dict[str, Any]] = {
     ("auth", "type"): {"username": "u"},
     ("auth", "username"): {"type": "basic"},
@@ -59,7 +60,7 @@ _ONE_OF = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """What can be said of the values of one field."""
+    """The known restrictions on the values of one field."""
 
     words: tuple[str, ...] = ()  # the only texts that it takes; empty: any
     bounds: tuple[str, str] | None = None
@@ -67,22 +68,22 @@ class Field:
 
 @cache
 def objects() -> dict[Path, dict[str, Field]]:
-    """Every object of a job that takes certain fields only, and these; the job itself is at ``()``."""
+    """Every object of a job that takes fixed fields, and these fields. The job itself is at ``()``."""
     return dict(_crawl(()))
 
 
 def job(path: Path, field: str, value: Any) -> dict[str, Any]:
-    """A job with a field of one of its objects set, and all that has to stand beside it."""
+    """A job with one field of one of its objects set, and everything that the field needs."""
     inner = {**_beside(path, field), field: value}
     for rivals in _ONE_OF:
         if field in rivals:
-            inner = {name: said for name, said in inner.items() if name == field or name not in rivals}
-    whole = _placed(path, inner)
-    return whole if whole.keys() & _ONE_OF[0] else {**whole, "command": {"argv": ["true"]}}
+            inner = {name: value for name, value in inner.items() if name == field or name not in rivals}
+    shape = _placed(path, inner)
+    return shape if shape.keys() & _ONE_OF[0] else {**shape, "command": {"argv": ["true"]}}
 
 
 def problems(data: Any) -> list[Problem]:
-    """All that is wrong with a job; empty: it is accepted."""
+    """The problems of a job; empty: it is accepted."""
     try:
         read_job(data, checks=CHECKS)
     except InvalidJob as error:
@@ -100,24 +101,24 @@ def _crawl(path: Path) -> Iterator[tuple[Path, dict[str, Field]]]:
 
 
 def _names(path: Path) -> set[str]:
-    """The fields that an object takes; empty: it is none, or takes any."""
-    found = _told(_KNOWN, _placed(path, {**_beside(path), _NOBODY: 1}))
-    for kind in _told(_TYPES, _placed(path, {_NOBODY: 1})):
-        found |= _told(_KNOWN, _placed(path, {"type": kind, _NOBODY: 1}))
-    return found
+    """The fields that an object takes. Empty: it is not an object, or takes any field."""
+    names = _find_listed(_KNOWN, _placed(path, {**_beside(path), _UNKNOWN: 1}))
+    for kind in _find_listed(_TYPES, _placed(path, {_UNKNOWN: 1})):
+        names |= _find_listed(_KNOWN, _placed(path, {"type": kind, _UNKNOWN: 1}))
+    return names
 
 
 def _field(path: Path, name: str) -> Field:
     bounds = [
         (match[1], match[2])
-        for problem in problems(job(path, name, _FAR))
+        for problem in problems(job(path, name, _TOO_LARGE))
         if (match := _BOUNDS.search(problem.message)) and problem.pointer.endswith(f"/{name}")
     ]
-    words = _told(_WORDS, job(path, name, _NOBODY))
+    words = _find_listed(_WORDS, job(path, name, _UNKNOWN))
     return Field(words=tuple(sorted(words)), bounds=bounds[0] if bounds else None)
 
 
-def _told(pattern: re.Pattern[str], data: Any) -> set[str]:
+def _find_listed(pattern: re.Pattern[str], data: Any) -> set[str]:
     matches = [match for problem in problems(data) if (match := pattern.search(problem.message))]
     return set(matches[0][1].split(", ")) if matches else set()
 
@@ -131,7 +132,7 @@ def _beside(path: Path, field: str = "") -> dict[str, Any]:
 
 
 def _placed(path: Path, value: Any) -> dict[str, Any]:
-    """A job that has an object at a place."""
+    """A job with a value at a path."""
     if not path:
         return dict(value)
     *above, last = path
@@ -140,5 +141,5 @@ def _placed(path: Path, value: Any) -> dict[str, Any]:
     outer = {**_beside(tuple(above)), last: value}
     for rivals in _ONE_OF:
         if last in rivals:
-            outer = {name: said for name, said in outer.items() if name == last or name not in rivals}
+            outer = {name: value for name, value in outer.items() if name == last or name not in rivals}
     return _placed(tuple(above), outer)

@@ -1,4 +1,4 @@
-"""Answers of stores without what engines may order differently."""
+"""Sorts the results of stores where engines may order them differently."""
 
 from typing import Any
 
@@ -7,12 +7,12 @@ from chronos.store.contract import DueGate, Store
 
 
 async def due(store: Store, until_us: int) -> list[DueGate]:
-    """What is due; PostgreSQL leaves open which of those at the same instant comes first."""
+    """The due gates, sorted: PostgreSQL may return gates of the same instant in any order."""
     return sorted(await store.due(until_us, 10), key=lambda gate: (gate.next_us, gate.job))
 
 
 def plain(answer: Any) -> Any:
-    """The answer to a command."""
+    """The result of a command, sorted."""
     if isinstance(answer, Settled):
         return Settled(sorted(answer.settled), sorted(answer.taken), answer.woken)
     if (

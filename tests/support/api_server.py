@@ -20,16 +20,16 @@ from chronos.engine.options import EngineOptions
 from chronos.runners.python.function_registry import FunctionRegistry
 from chronos.store.contract import Store
 
-#: argon2id of "secret", with the cheapest parameters: what is tested is not the hash.
+#: argon2id of "secret", with the cheapest parameters, since the hash is not under test.
 SECRET = "$argon2id$v=19$m=8,t=1,p=1$VEw03TFcvDv2G7ugb9Eysg$aKmFDcBGinTPOjTDd2NVZp0VIldjgpZ0Ke0RQx0mTo0"
-#: bcrypt of the same, at its cheapest.
+#: bcrypt of the same, with the cheapest parameters.
 BCRYPT = "$2b$04$Wij.x9WzPVW77EWb32BSyuXINPTVBtGgG.lNsqcxVIYhDn7Ktymam"
 V1 = "/api/v1"
 
 
 @dataclass(slots=True)
 class Reply:
-    """What came back."""
+    """The response to a request."""
 
     status: int
     headers: Mapping[str, str]
@@ -41,7 +41,7 @@ class Reply:
 
     @property
     def code(self) -> str:
-        """The code of a problem."""
+        """The code of a problem response."""
         assert self.headers["Content-Type"].startswith("application/problem+json"), self.body
         assert self.json["status"] == self.status
         return str(self.json["code"])
@@ -49,7 +49,7 @@ class Reply:
 
 @dataclass(slots=True)
 class World:
-    """A server, and a client of it."""
+    """A server and a client of it."""
 
     base: str
     client: aiohttp.ClientSession
@@ -69,7 +69,7 @@ class World:
         headers: Mapping[str, str] | None = None,
         user: str | None = None,
     ) -> Reply:
-        """Send a request; ``user`` with the password that all have."""
+        """Send a request. ``user`` sends Basic authentication with the password that all users have."""
         sent = dict(headers or {})
         if body is not None or raw is not None:
             sent.setdefault("Content-Type", "application/json")
@@ -81,19 +81,19 @@ class World:
             return Reply(response.status, response.headers, await response.read())
 
     async def get(self, path: str, **options: Any) -> Any:
-        """What a GET answers, when all is well."""
+        """GET a JSON value, and assert success."""
         reply = await self.call("GET", V1 + path, **options)
         assert reply.status == 200, reply.body
         return reply.json
 
     async def post(self, path: str, body: Any = None, *, status: int = 200, **options: Any) -> Any:
-        """What a POST answers, when all is well."""
+        """POST a JSON value, and assert the status."""
         reply = await self.call("POST", V1 + path, body, **options)
         assert reply.status == status, reply.body
         return reply.json
 
     async def create(self, name: str = "job", **fields: Any) -> Any:
-        """A job."""
+        """Create a job."""
         return await self.post("/jobs", shape(name, **fields), status=201)
 
     async def seen(self, path: str, status: str, *, within_s: float = 60.0) -> None:
@@ -105,26 +105,26 @@ class World:
                 await asyncio.sleep(0.01)
 
     async def ended(self, execution: str, *, within_s: float = 60.0, **options: Any) -> Any:
-        """An execution, once it is over."""
+        """Wait until an execution is over, and return it."""
         async with asyncio.timeout(within_s):
             while True:
-                found = await self.get(f"/executions/{execution}", **options)
-                if found["finished_at"] is not None:
-                    return found
+                run = await self.get(f"/executions/{execution}", **options)
+                if run["finished_at"] is not None:
+                    return run
                 await asyncio.sleep(0.01)
 
 
 def basic(user: str, password: str) -> str:
-    """An Authorization header."""
+    """The Authorization header of a user."""
     return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
 
 
 def shape(name: str = "job", **fields: Any) -> dict[str, Any]:
-    """A job as somebody writes it."""
-    said: dict[str, Any] = {"name": name, "schedule": "0 * * * *", **fields}
-    if not {"tasks", "http", "webhook", "python", "command", "wait", "job_type"} & said.keys():
-        said["command"] = {"argv": ["true"]}
-    return said
+    """A job shape, with a command unless ``fields`` has a target."""
+    job: dict[str, Any] = {"name": name, "schedule": "0 * * * *", **fields}
+    if not {"tasks", "http", "webhook", "python", "command", "wait", "job_type"} & job.keys():
+        job["command"] = {"argv": ["true"]}
+    return job
 
 
 def in_world(
@@ -140,9 +140,9 @@ def in_world(
     access_clock: Clock | None = None,
     store_url: str = "sqlite://",
 ) -> None:
-    """Run a case against a server of its own; where ``runs``, with an engine that does the work."""
+    """Run a test case against its own server; with ``runs``, an engine executes its jobs."""
 
-    async def whole() -> None:
+    async def main() -> None:
         clock = SystemClock()
         async with AsyncExitStack() as stack:
             store = make_store(store_url)
@@ -189,4 +189,4 @@ def in_world(
                 )
             )
 
-    asyncio.run(whole())
+    asyncio.run(main())

@@ -1,4 +1,4 @@
-"""An independent, slow implementation of cron: tests every minute, with ``zoneinfo`` and without bitmasks."""
+"""A second implementation of cron: checks every minute with ``zoneinfo``. It is slow, simple and independent."""
 
 import calendar
 from collections.abc import Callable, Iterator
@@ -15,13 +15,13 @@ Matcher = Callable[[datetime], bool]
 
 @cache
 def zone(name: str) -> ZoneInfo:
-    """Return a zone from the database that Chronos uses, read by the standard library."""
+    """A time zone from the database that Chronos uses, read by the standard library."""
     with files("tzdata").joinpath("zoneinfo", *name.split("/")).open("rb") as file:
         return ZoneInfo.from_file(file, key=name)
 
 
 def matcher(expression: str) -> Matcher:
-    """Return a function that matches wall minutes with five fields (numbers, L, L-n, nW, LW, d#n, dL)."""
+    """Make a function that matches local minutes with five fields (numbers, L, L-n, nW, LW, d#n, dL)."""
     minute, hour, day, month, weekday = expression.split()
     free_day, free_weekday = day[0] in "*?", weekday[0] in "*?"
 
@@ -47,7 +47,7 @@ def is_wildcard(expression: str) -> bool:
 
 
 def walk(expression: str, zone_name: str, begin: datetime, end: datetime, *, literal: bool) -> Iterator[datetime]:
-    """Every instant of begin < t <= end, as a cron daemon that wakes each minute would run it."""
+    """Every instant with begin < t <= end, as a cron daemon that wakes each minute would run it."""
     matches = matcher(expression)
     info = zone(zone_name)
     literal = literal or is_wildcard(expression)

@@ -1,4 +1,4 @@
-"""A real server on a loopback socket, in a thread of its own, with a node behind it that does the work."""
+"""A real API server on a loopback socket, in its own thread, with a node that runs the work."""
 
 import asyncio
 import json
@@ -20,12 +20,12 @@ from chronos.clock import SystemClock
 from chronos.engine.options import EngineOptions
 from chronos.runners.python.function_registry import FunctionRegistry
 
-#: argon2id of "secret", with the cheapest parameters: what is tested is not the hash.
+#: argon2id of "secret", with the cheapest parameters, because the tests are not about the hash.
 SECRET = "$argon2id$v=19$m=8,t=1,p=1$VEw03TFcvDv2G7ugb9Eysg$aKmFDcBGinTPOjTDd2NVZp0VIldjgpZ0Ke0RQx0mTo0"
 
 
 def interrupt(process: "subprocess.Popen[Any]") -> None:
-    """Press Ctrl-C until a program ends: Python drops an interrupt that comes in the midst of an import."""
+    """Press Ctrl-C until a program ends: Python drops an interrupt that arrives during an import."""
     while process.poll() is None:
         process.send_signal(signal.SIGINT)
         with suppress(subprocess.TimeoutExpired):
@@ -33,35 +33,35 @@ def interrupt(process: "subprocess.Popen[Any]") -> None:
 
 
 class Served:
-    """A server that runs, and ways to ask it: as a program would, and as ``chronosctl`` does."""
+    """A running server with two clients: plain HTTP and ``chronosctl``."""
 
     def __init__(self, url: str) -> None:
         self.url = url
 
     def rest(self, path: str) -> Any:
-        """What the API answers itself."""
+        """Return the API's reply to a GET request."""
         with urllib.request.urlopen(f"{self.url}/api/v1{path}") as response:
             return json.load(response)
 
     def ctl(self, *arguments: str, code: int = 0, input: str | None = None, env: Mapping[str, str] = {}) -> Result:
-        """Run ``chronosctl``; it has to end with this exit code."""
-        said = {"CHRONOS_SERVER": self.url, "CHRONOS_TOKEN": "", "NO_COLOR": "1", **env}
-        result = CliRunner().invoke(chronosctl, list(arguments), input=input, env=said)
+        """Run ``chronosctl`` and assert its exit code."""
+        variables = {"CHRONOS_SERVER": self.url, "CHRONOS_TOKEN": "", "NO_COLOR": "1", **env}
+        result = CliRunner().invoke(chronosctl, list(arguments), input=input, env=variables)
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception
         assert result.exit_code == code, f"{arguments}: {result.exit_code}\n{result.output}"
         return result
 
     def json(self, *arguments: str) -> Any:
-        """What ``chronosctl … -o json`` prints."""
+        """Return the output of ``chronosctl … -o json``."""
         return json.loads(self.ctl(*arguments, "-o", "json").stdout)
 
     def create(self, name: str = "hello", *argv: str, schedule: str = "manual") -> None:
-        """A job of a command."""
+        """Create a job with a command."""
         self.ctl("jobs", "create", name, "--schedule", schedule, "--retries", "0", "--", *(argv or ("echo", "hi")))
 
     def run(self, name: str = "hello") -> str:
-        """The id of a run that is over, however it ended."""
+        """Run a job, wait until it ends, and return the id of the run."""
         result = CliRunner().invoke(
             chronosctl, ["jobs", "run", name, "--wait", "-o", "name"], env={"CHRONOS_SERVER": self.url}
         )
@@ -78,7 +78,7 @@ def serving(
     works: bool = True,
     max_pending: int | None = None,
 ) -> Iterator[Served]:
-    """A server for as long as the block lasts."""
+    """Run a server while the block runs."""
     loop = asyncio.new_event_loop()
     stack = AsyncExitStack()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
@@ -89,8 +89,8 @@ def serving(
         store = make_store("sqlite://")
         await store.open()
         stack.push_async_callback(store.close)
-        known = functions or FunctionRegistry()
-        runners = make_runners(known, clock=clock, http=WebhookOptions(allow_private=True))
+        registry = functions or FunctionRegistry()
+        runners = make_runners(registry, clock=clock, http=WebhookOptions(allow_private=True))
         for runner in runners.values():
             stack.push_async_callback(runner.close)
         service = make_service(store, clock, checks=collect_target_checks(runners), max_pending=max_pending)
@@ -108,7 +108,7 @@ def serving(
         )
         if works:
             engine = make_engine(
-                store, clock=clock, options=EngineOptions(node_name="node-a"), functions=known, runners=runners
+                store, clock=clock, options=EngineOptions(node_name="node-a"), functions=registry, runners=runners
             )
             await engine.start()
             stack.push_async_callback(engine.stop, 0)

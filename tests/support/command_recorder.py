@@ -1,4 +1,4 @@
-"""Looks into a SQLite store from outside: a digest over every row of every table, to compare whole states."""
+"""Hashes every table of a SQLite store, to compare whole states."""
 
 from hashlib import blake2b
 from pathlib import Path
@@ -7,7 +7,7 @@ import apsw
 
 
 def digest(path: Path) -> dict[str, str]:
-    """A hash for each table, over all of its rows in the order of all of its columns."""
+    """A hash per table, over all rows, ordered by all columns."""
     connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
     try:
         names = connection.execute(

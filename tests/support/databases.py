@@ -1,4 +1,4 @@
-"""A real PostgreSQL for the tests: one server a session, shared by all workers, and a new database for each test.
+"""A real PostgreSQL for the tests: one server per session, shared by all workers, and a new database for each test.
 
 ``CHRONOS_TEST_POSTGRES_BIN=/usr/lib/postgresql/15/bin`` names the folder of another release's programs to start.
 ``CHRONOS_TEST_POSTGRES=postgresql://…`` names a running server to use; its user must be allowed to create databases.
@@ -28,7 +28,7 @@ with warnings.catch_warnings():
 
 
 class Server:
-    """A PostgreSQL server of our own, which may be stopped and started again."""
+    """A PostgreSQL server of the tests, which can be stopped and started."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(exist_ok=True)
@@ -40,21 +40,21 @@ class Server:
         self.tools: Path = self._server.bin_path
 
     def stop(self, mode: str = "immediate") -> None:
-        """Stop it; ``immediate`` is what a crash looks like."""
+        """Stop the server. ``immediate`` looks like a crash."""
         self._control("-m", mode, "stop")
 
     def start(self) -> None:
-        """Start it again, as it was."""
+        """Start the server again."""
         self._server.ensure_postgres_running()
 
     def ask_for_passwords(self) -> None:
-        """From now on, trust nobody but the superuser."""
+        """From now on, trust only the superuser without a password."""
         rules = "local all postgres trust\nlocal all all scram-sha-256\n"
         (self._server.pgdata / "pg_hba.conf").write_text(rules)
         self._control("reload")
 
     def close(self) -> None:
-        """Stop it for good, unless another worker uses it."""
+        """Stop the server for good, unless another worker uses it."""
         self._server.cleanup()
 
     def _control(self, *args: str) -> None:
@@ -64,7 +64,7 @@ class Server:
 
 @pytest.fixture(scope="session")
 def postgres_server(testrun_uid: str) -> Iterator[str]:
-    """The URL of a server's maintenance database."""
+    """The URL of the maintenance database of a server."""
     if given := os.environ.get("CHRONOS_TEST_POSTGRES"):
         yield given
         return
@@ -75,7 +75,7 @@ def postgres_server(testrun_uid: str) -> Iterator[str]:
 
 @pytest.fixture
 def own_server() -> Iterator[Server]:
-    """A server that only this test uses, so that it may be stopped."""
+    """A server for one test only, which the test may stop."""
     folder = Path(tempfile.mkdtemp(prefix="chronos-test-"))
     server = Server(folder)
     yield server
@@ -85,7 +85,7 @@ def own_server() -> Iterator[Server]:
 
 @pytest.fixture
 def make_database(postgres_server: str) -> Iterator[Callable[..., str]]:
-    """Makes databases for one test, by the words that follow their name in ``create database``; answers their URLs."""
+    """A function that creates a database for one test, with options of ``create database``, and returns its URL."""
     names: list[str] = []
 
     def make(options: str = "") -> str:
@@ -106,7 +106,7 @@ def postgres_url(make_database: Callable[..., str]) -> str:
 
 @pytest.fixture(scope="session")
 def prepared(postgres_server: str) -> Iterator[str]:
-    """The name of a database that holds the tables of a store, to copy."""
+    """The name of a template database with the tables of a store."""
     name = f"chronos_test_{uuid4().hex[:16]}"
 
     async def prepare() -> None:
@@ -121,19 +121,19 @@ def prepared(postgres_server: str) -> Iterator[str]:
 
 @pytest.fixture
 def make_prepared(make_database: Callable[..., str], prepared: str) -> Callable[[], str]:
-    """Makes databases that hold the tables of a store: a copy takes a fraction of the time that making them takes."""
+    """A function that creates databases with the tables of a store by copying, which is much faster."""
     return lambda: make_database(f'template "{prepared}"')
 
 
 @pytest.fixture
 def prepared_url(make_prepared: Callable[[], str]) -> str:
-    """The URL of a new database that holds the tables of a store."""
+    """The URL of a new database with the tables of a store."""
     return make_prepared()
 
 
 @asynccontextmanager
 async def opened(url: str, **options: Any) -> AsyncIterator[PostgresStore]:
-    """An open store, closed in the end."""
+    """An open store, which is closed at the end."""
     store = PostgresStore(url, **options)
     await store.open()
     try:
@@ -143,18 +143,18 @@ async def opened(url: str, **options: Any) -> AsyncIterator[PostgresStore]:
 
 
 def database_url(server: str, name: str) -> str:
-    """The same server, another database."""
+    """The URL of another database on the same server."""
     return urlunsplit(urlsplit(server)._replace(path=f"/{name}"))
 
 
 def as_user(url: str, name: str, password: str) -> str:
-    """The same place, as somebody else."""
+    """The URL with another user."""
     parts = urlsplit(url)
     return urlunsplit(parts._replace(netloc=f"{name}:{password}@{parts.netloc.rpartition('@')[2]}"))
 
 
 async def on_server(url: str, *statements: str) -> Any:
-    """Run statements one by one, outside every transaction; gives the rows of the last."""
+    """Run statements one by one, outside transactions. Returns the rows of the last one."""
     connection = await asyncpg.connect(url)
     try:
         for statement in statements[:-1]:

@@ -1,4 +1,4 @@
-"""A client of a server that runs as a process: requests as anybody's script would send them."""
+"""A client of a server process, which sends requests as a script would."""
 
 import base64
 import http.client
@@ -17,7 +17,7 @@ ADMIN = "Basic " + base64.b64encode(b"ana:secret").decode()
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What came back."""
+    """The response to a request."""
 
     status: int
     headers: Mapping[str, str]
@@ -29,21 +29,21 @@ class Reply:
 
     @property
     def code(self) -> str:
-        """The code of a problem."""
+        """The code of a problem response."""
         assert self.headers["Content-Type"].startswith("application/problem+json"), self.body
         assert self.json["status"] == self.status
         return str(self.json["code"])
 
 
 class Client:
-    """Somebody who asks a server, with or without a name."""
+    """A client of a server, with or without credentials."""
 
     def __init__(self, process: Process, authorization: str | None = ADMIN) -> None:
         self.process = process
         self._authorization = authorization
 
     def call(self, method: str, path: str, body: Any = None, **headers: str) -> Reply:
-        """One request on a connection of its own; ``If_Match`` is the header If-Match."""
+        """Send one request on its own connection. ``If_Match`` is the header If-Match."""
         sent = {name.replace("_", "-"): value for name, value in headers.items()}
         if self._authorization is not None:
             sent.setdefault("Authorization", self._authorization)
@@ -59,42 +59,42 @@ class Client:
             connection.close()
 
     def get(self, path: str) -> Any:
-        """What a GET answers, when all is well."""
-        return self._well("GET", path, None, (200,))
+        """GET a JSON value, and assert success."""
+        return self._expect("GET", path, None, (200,))
 
     def post(self, path: str, body: Any = None, status: int = 200, **headers: str) -> Any:
-        """What a POST answers, when all is well."""
-        return self._well("POST", path, body, (status,), **headers)
+        """POST a JSON value, and assert the status."""
+        return self._expect("POST", path, body, (status,), **headers)
 
     def create(self, name: str, **fields: Any) -> Any:
-        """A job that runs when it is asked to, unless its fields say otherwise."""
+        """Create a job, which is manual unless ``fields`` has a schedule."""
         return self.post("/jobs", shape(name, **fields), 201)
 
     def trigger(self, name: str, body: Any = None, **headers: str) -> str:
-        """Ask for a run; gives the execution's id."""
+        """Trigger a run. Returns the execution id."""
         return str(self.post(f"/jobs/{name}/trigger", body, 202, **headers)["execution_id"])
 
-    def until(self, path: str, found: Callable[[Any], bool], *, within_s: float = PATIENCE_S) -> Any:
-        """Ask until the answer is as wanted."""
+    def until(self, path: str, condition: Callable[[Any], bool], *, within_s: float = PATIENCE_S) -> Any:
+        """GET a path until its value meets a condition."""
         end_s = time.monotonic() + within_s
-        while not found(answer := self.get(path)):
+        while not condition(answer := self.get(path)):
             assert time.monotonic() < end_s, answer
             time.sleep(0.02)
         return answer
 
     def ended(self, execution: str) -> Any:
-        """An execution, once it is over."""
-        return self.until(f"/executions/{execution}", lambda one: one["finished_at"] is not None)
+        """Wait until an execution is over, and return it."""
+        return self.until(f"/executions/{execution}", lambda run: run["finished_at"] is not None)
 
-    def _well(self, method: str, path: str, body: Any, statuses: tuple[int, ...], **headers: str) -> Any:
+    def _expect(self, method: str, path: str, body: Any, statuses: tuple[int, ...], **headers: str) -> Any:
         reply = self.call(method, V1 + path, body, **headers)
         assert reply.status in statuses, (method, path, reply.status, reply.body)
         return reply.json
 
 
 def shape(name: str, **fields: Any) -> dict[str, Any]:
-    """A job as somebody writes it."""
-    said: dict[str, Any] = {"name": name, "schedule": "manual", **fields}
-    if not {"tasks", "http", "webhook", "python", "command", "wait"} & said.keys():
-        said["command"] = {"argv": ["true"]}
-    return said
+    """A job shape, with a command unless ``fields`` has a target."""
+    job: dict[str, Any] = {"name": name, "schedule": "manual", **fields}
+    if not {"tasks", "http", "webhook", "python", "command", "wait"} & job.keys():
+        job["command"] = {"argv": ["true"]}
+    return job

@@ -1,4 +1,4 @@
-"""Several stores that are sent the same commands, and what must hold of them after every step."""
+"""Several stores that receive the same commands, and the invariants after every step."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ T0 = 1_800_000_000_000_000
 
 
 class SideBySide(RuleBasedStateMachine):
-    """Stores that must agree, and what is remembered of the commands that they were sent."""
+    """Stores that must agree, and what the test knows about the commands it sent."""
 
     def __init__(self, make_stores: Callable[[], Sequence[Store]]) -> None:
         super().__init__()
@@ -34,12 +34,12 @@ class SideBySide(RuleBasedStateMachine):
         self.started: set[bytes] = set()
         self.statuses: dict[bytes, Status] = {}
         self.recorded: dict[bytes, int] = {}  # the latest instant of each job that may be on record
-        self.by_hand: set[bytes] = set()  # what may start although its job is paused
-        self.asked: dict[bytes, dict[bytes, Cause]] = {}  # by job: what somebody asked for
-        self._extra: list[tuple[bytes, bytes, int]] = []  # given out together with one that is in the bundle
-        self.current: dict[bytes, int] = {}  # token under which each execution was given out last
-        self.shared: set[bytes] = set()  # jobs that ever let executions overlap
-        self.latest: dict[bytes, int] = {}  # token under which anything of each job was given out last
+        self.by_hand: set[bytes] = set()  # executions that may start although their job is paused
+        self.asked: dict[bytes, dict[bytes, Cause]] = {}  # by job: requested executions
+        self._extra: list[tuple[bytes, bytes, int]] = []  # claimed together with one in the bundle
+        self.current: dict[bytes, int] = {}  # the token of the last claim of each execution
+        self.shared: set[bytes] = set()  # jobs that ever allowed overlap
+        self.latest: dict[bytes, int] = {}  # the token of the last claim of each job
 
     def teardown(self) -> None:
         for store in self.stores:
@@ -49,7 +49,7 @@ class SideBySide(RuleBasedStateMachine):
     # --- helpers
 
     def apply(self, command: Command[Any]) -> Any:
-        """Send a command to every store; all must answer alike."""
+        """Apply a command to every store, and assert equal results."""
         answers = []
         for store in self.stores:
             try:
@@ -61,7 +61,7 @@ class SideBySide(RuleBasedStateMachine):
         return self._kept(answers[0])
 
     def ask(self, read: Callable[[Store], Any]) -> Any:
-        """Ask every store; all must answer alike."""
+        """Query every store, and assert equal results."""
         answers = [self.runner.run(read(store)) for store in self.stores]
         for other in answers[1:]:
             assert other == answers[0]
@@ -75,7 +75,7 @@ class SideBySide(RuleBasedStateMachine):
         return self.requests.to_bytes(16)
 
     def given(self, rows: Sequence[Any]) -> list[tuple[bytes, bytes, int]]:
-        """Remember runs that this command started."""
+        """Remember the runs that this command started."""
         taken = []
         for row in rows:
             assert row.job not in self.deleted, "a deleted job's execution started"
@@ -88,7 +88,7 @@ class SideBySide(RuleBasedStateMachine):
             taken.append((row.id, row.job, row.token))
         return taken
 
-    # --- what must hold after every step
+    # --- invariants after every step
 
     @invariant()
     def stores_are_sound(self) -> None:
@@ -114,7 +114,7 @@ class SideBySide(RuleBasedStateMachine):
         page = self.ask(lambda store: store.list_executions(ExecutionFilter(), limit=5_000))
         assert self.admitted <= {item.id for item in page.items}
         for item in page.items:
-            assert item.status is Status.QUEUED or not getattr(item, "held", False), "what is held is in somebody's way"
+            assert item.status is Status.QUEUED or not getattr(item, "held", False), "a held execution blocks others"
             before = self.statuses.get(item.id)
             if before is not None:  # one command may create an execution and replace it at once
                 assert before is item.status or is_allowed_transition(before, item.status), (before, item.status)

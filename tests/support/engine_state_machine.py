@@ -1,7 +1,7 @@
-"""A state machine of the whole engine: random things happen to jobs and nodes, and after each the records are judged.
+"""A state machine of the whole engine: random events happen to jobs and nodes, and the records are checked after each.
 
-What it knows of the truth is little: when each job began and how often it runs, which ones were deleted, how each
-execution stood. Everything else is told by the records alone: G1, G2, G5 and G13, and the store's own accounts.
+The machine knows little: when each job started and how often it runs, which jobs were deleted, and the last status of
+each execution. Everything else is checked in the records: G1, G2, G5 and G13, and the consistency of the store.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ MAX_NODES = 3
 
 @dataclass(slots=True)
 class Known:
-    """What is known of a job."""
+    """What the test knows about a job."""
 
     id: bytes
     first_us: int
@@ -48,7 +48,7 @@ class Known:
 
 
 class EngineMachine(RuleBasedStateMachine):
-    """Random events on virtual time."""
+    """Random events in virtual time."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class EngineMachine(RuleBasedStateMachine):
         self.deleted: set[bytes] = set()
         self.ended: dict[bytes, Status] = {}
         self.starts_when_deleted: dict[bytes, set[bytes]] = {}
-        self.shared: set[str] = set()  # jobs that ever let executions overlap
+        self.shared: set[str] = set()  # jobs that ever allowed overlap
         self.tokens: dict[str, list[tuple[str, int]]] = {}  # by job: what started, in order, and its token
         self.hooks: dict[tuple[str, str], set[int]] = {}  # by job and execution: tokens of ``on_complete``
         self.world = self.run(self._begin())
@@ -90,7 +90,7 @@ class EngineMachine(RuleBasedStateMachine):
 
     @initialize(every_s=st.sampled_from([3, 10]), overlap=st.sampled_from(["skip", "queue", "replace"]))
     def begin(self, every_s: int, overlap: str) -> None:
-        """There is a job that is fenced, so that something happens whatever else is drawn."""
+        """Create a fenced job, so that something always happens."""
         self.save(name="a", does="fenced", every_s=every_s, overlap=overlap, recovery="all", delivery="at_least_once")
 
     @rule(
@@ -102,7 +102,7 @@ class EngineMachine(RuleBasedStateMachine):
         delivery=st.sampled_from(["at_least_once", "at_most_once"]),
     )
     def save(self, name: str, does: str, every_s: int, overlap: str, recovery: str, delivery: str) -> None:
-        """Create a job, or change all but when it runs."""
+        """Create a job, or change everything except its schedule."""
         known = self.jobs.get(name)
         if known is not None:
             every_s = known.every_us // SECOND_US
@@ -137,7 +137,7 @@ class EngineMachine(RuleBasedStateMachine):
         name = self._one(data)
         known = self.jobs.pop(name)
         self.run(self.world.jobs.delete(name))
-        self.tokens.pop(name, None)  # the next job of this name is another one
+        self.tokens.pop(name, None)  # the next job of this name is a new one
         self.hooks = {key: tokens for key, tokens in self.hooks.items() if key[0] != name}
         self.deleted.add(known.id)
         self._complete(known, self.run(self.world.records_of(known.id)), self.world.clock.now_us() + 1)
@@ -146,7 +146,7 @@ class EngineMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.jobs)
     @rule(data=st.data(), key=st.sampled_from([None, "k1", "k2"]), ago_s=st.sampled_from([None, 5, 500]))
     def trigger(self, data: st.DataObject, key: str | None, ago_s: int | None) -> None:
-        """For now, or for a past instant: that starts before what is queued already."""
+        """Trigger a job for now, or for a past instant, which starts before the queued ones."""
         name = self._one(data)
         at_us = None if ago_s is None else self.world.clock.now_us() - ago_s * SECOND_US
         with suppress(QueueFull):
@@ -179,7 +179,7 @@ class EngineMachine(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([5, 40, 100]))
     def outage(self, seconds: float) -> None:
-        """Every node dies at once; after a while there is one again."""
+        """Crash every node at once; after a while one starts again."""
         for node in self._alive():
             self.run(node.crash())
         self.run(self.world.advance(seconds))
@@ -212,13 +212,13 @@ class EngineMachine(RuleBasedStateMachine):
     @precondition(lambda self: self._alive())
     @rule(data=st.data(), command=st.sampled_from([Admit, Claim, Recover, Release, Settle, Suspend, None]))
     def lose_answers(self, data: st.DataObject, command: type[Command[Any]] | None) -> None:
-        """From now on one answer out of two to such commands gets lost; None: no answer does."""
-        told = count()
+        """From now on lose half of the answers to some commands; None: lose none."""
+        counter = count()
         data.draw(st.sampled_from(self._alive())).link.loses = lambda sent: (
-            command is not None and isinstance(sent, command) and next(told) % 2 == 0
+            command is not None and isinstance(sent, command) and next(counter) % 2 == 0
         )
 
-    # --- what must hold
+    # --- invariants
 
     @invariant()
     def accounts_are_right(self) -> None:
@@ -262,7 +262,7 @@ class EngineMachine(RuleBasedStateMachine):
             assert now == started, "G13: something of a deleted job started"
 
     async def _together(self, id_: bytes) -> tuple[Job, list[Execution | Span]]:
-        """A job and its records as they were at one moment, though nodes may be in the midst of something."""
+        """A consistent snapshot of a job and its records, while nodes work."""
         while True:
             [job] = (await self.world.store.jobs_by_id([id_])).values()
             records = await self.world.records_of(id_)
@@ -279,7 +279,7 @@ class EngineMachine(RuleBasedStateMachine):
         assert all(count == 1 for count in scheduled.values()), "G1: an instant has two executions"
 
     def _complete(self, known: Known, records: list[Execution | Span], until_us: int) -> None:
-        """Every instant before the cursor, or before the job was deleted, is on record, once."""
+        """Every instant before the cursor, or before the deletion of the job, is recorded once."""
         found: list[int] = []
         for record in records:
             if isinstance(record, Span):
@@ -311,7 +311,7 @@ class EngineMachine(RuleBasedStateMachine):
     def _running(self, known: Known) -> int:
         return sum(run.status is Status.RUNNING for run in self._runs(known.id))
 
-    # --- what jobs do that know their token
+    # --- functions that know their token
 
     def _started(self, ctx: Any) -> None:
         self.tokens.setdefault(ctx.job, []).append((ctx.execution_id, ctx.token))
@@ -335,7 +335,7 @@ class EngineMachine(RuleBasedStateMachine):
 
 
 def run_machine(*, examples: int, steps: int) -> None:
-    """Without shrinking, which takes longer than reading the steps."""
+    """Run the machine without shrinking, which would take longer than reading the steps."""
     run_state_machine_as_test(
         EngineMachine,
         settings=settings(

@@ -3,7 +3,7 @@
 ::
 
     @in_world
-    async def test_it_runs(world: World) -> None:
+    async def test_a_job_runs(world: World) -> None:
         work = world.work("hello", takes=2)
         await world.node()
         await world.job("hello", schedule="@every 10s")
@@ -11,8 +11,8 @@
         assert work.starts == [10, 20]
         assert await world.story("hello") == ["10 succeeded", "20 succeeded"]
 
-Seconds are counted from the world's beginning, 2027-01-01T00:00:00Z. When a test is over the store's own accounts must
-be right, and no node may have broken down.
+Seconds count from the start of the world, 2027-01-01T00:00:00Z. At the end of a test the store must be consistent, and
+no node may have failed.
 """
 
 import asyncio
@@ -50,39 +50,39 @@ _PAGE = 1_000
 
 @dataclass(slots=True)
 class Work:
-    """A function of the test's own: when it was called, and what each call does."""
+    """A function of a test: when it was called, and what each call does."""
 
     name: str
     takes_s: float = 0.0
     script: list[float | Exception | Callable[[], Any]] = field(default_factory=list)
     starts: list[float] = field(default_factory=list)
-    ends: list[float] = field(default_factory=list)  # of calls that were not cut off
+    ends: list[float] = field(default_factory=list)  # of calls that were not cancelled
     cut: list[float] = field(default_factory=list)  # when calls were cancelled
-    fails: bool = False  # when its time is over
-    stubborn: bool = False  # ignores being cancelled
+    fails: bool = False  # at the end of its duration
+    stubborn: bool = False  # ignores cancellation
     running: int = 0
-    most: int = 0  # at once
+    most: int = 0  # the most calls at once
     payloads: list[Any] = field(default_factory=list)
 
 
 class Link:
-    """A node's way to the store, which a test may freeze, cut, or make to lose answers; its clock may differ."""
+    """A node's connection to the store. A test may freeze or cut it, lose answers, or skew its clock."""
 
     def __init__(self, store: Store, clock: VirtualClock) -> None:
         self._store, self._clock = store, clock
         self._thawed = asyncio.Event()
         self._thawed.set()
         self.cut = False
-        self.refuses: Callable[[Command[Any]], bool] = lambda _: False  # commands that do not even arrive
-        self.loses: Callable[[Command[Any]], bool] = lambda _: False  # answers that get lost, once applied
+        self.refuses: Callable[[Command[Any]], bool] = lambda _: False  # commands that do not arrive
+        self.loses: Callable[[Command[Any]], bool] = lambda _: False  # commands whose answer is lost
         self.skew_s: float | None = None
 
     def freeze(self) -> None:
-        """Calls hang from now on, without an error."""
+        """Let calls hang from now on, without an error."""
         self._thawed.clear()
 
     def thaw(self) -> None:
-        """They go on."""
+        """Let the hanging calls continue."""
         self._thawed.set()
 
     def on_hint(self, callback: Callable[[Any], None]) -> None:
@@ -98,16 +98,16 @@ class Link:
             raise StoreUnavailable("it did not arrive")
         answer = await self._store.apply(command)
         if self.loses(command):
-            raise StoreUnavailable("the answer was lost on its way")
+            raise StoreUnavailable("the answer was lost")
         await self._pass()
         return answer
 
     def __getattr__(self, name: str) -> Any:
-        there = getattr(self._store, name)
+        method = getattr(self._store, name)
 
         async def ask(*args: Any, **kwargs: Any) -> Any:
             await self._pass()
-            answer = await there(*args, **kwargs)
+            answer = await method(*args, **kwargs)
             await self._pass()
             return answer
 
@@ -116,12 +116,12 @@ class Link:
     async def _pass(self) -> None:
         await self._thawed.wait()
         if self.cut:
-            raise StoreUnavailable("the line is cut")
+            raise StoreUnavailable("the link is cut")
 
 
 @dataclass(slots=True)
 class NodeOfWorld:
-    """One engine and its way to the store."""
+    """One engine and its link to the store."""
 
     engine: Engine
     link: Link
@@ -135,18 +135,18 @@ class NodeOfWorld:
         return self.engine.node.number
 
     async def crash(self) -> None:
-        """As a power cut."""
+        """End the node like a power cut."""
         self.alive = False
         await self.engine.crash()
 
     async def stop(self, grace_s: float | None = None) -> None:
-        """As SIGTERM."""
+        """Stop the node like SIGTERM."""
         self.alive = False
         await self.engine.stop(grace_s)
 
 
 class World:
-    """See the module."""
+    """Virtual time, a store, nodes and jobs. The module docstring has an example."""
 
     def __init__(self, url: str = "sqlite://", *, defaults: Settings = NOTHING_SET) -> None:
         self.clock = VirtualClock()
@@ -169,7 +169,7 @@ class World:
         await self.store.open()
 
     async def close(self) -> None:
-        """Stop everything; the accounts must be right, and no node broken."""
+        """Stop everything. Asserts that the store is consistent and that no node failed."""
         for node in self.nodes:
             node.link.thaw()
             if node.watch.done() and node.alive:
@@ -179,20 +179,20 @@ class World:
         await asyncio.gather(*(node.watch for node in self.nodes), return_exceptions=True)
         for runner in self._runners.values():
             await runner.close()
-        wrong = await self.store.verify()
+        inconsistencies = await self.store.verify()
         await self.store.close()
-        assert wrong == []
+        assert inconsistencies == []
 
     # --- time
 
     @property
     def now_s(self) -> float:
-        """What the wall says, since the beginning."""
+        """The wall clock, in seconds since the start."""
         return self.second(self.clock.now_us())
 
     @property
     def passed_s(self) -> float:
-        """How much time really passed, whatever the wall says."""
+        """The time that really passed, in seconds, whatever the wall clock shows."""
         return round(asyncio.get_running_loop().time(), 6)
 
     async def advance(self, seconds: float) -> None:
@@ -200,19 +200,19 @@ class World:
         await asyncio.sleep(seconds)
 
     def jump(self, seconds: float) -> None:
-        """Somebody sets every clock there is; no time passes."""
+        """Set every clock; no time passes."""
         for clock in (self.clock, *(node.clock for node in self.nodes)):
             clock.jump(seconds)
 
     @staticmethod
     def stand_still(seconds: float) -> None:
-        """Time passes, and nothing happens meanwhile, not even what was due."""
+        """Let time pass without running anything, not even due timers."""
         loop = cast(VirtualLoop, asyncio.get_running_loop())
         loop.now_us += round(seconds * 1e6)
         loop._now_s = loop.now_us / 1e6
 
     async def reach(self, second: float) -> None:
-        """Let time pass until then, and all that is due then happen."""
+        """Let time pass until a second, and let everything due then happen."""
         await asyncio.sleep(max(0.0, second - self.now_s) + 0.001)
 
     @staticmethod
@@ -223,7 +223,7 @@ class World:
     def us(second: float) -> int:
         return START_US + round(second * SECOND_US)
 
-    # --- what jobs do
+    # --- functions
 
     def work(
         self,
@@ -234,19 +234,20 @@ class World:
         stubborn: bool = False,
         hears: bool = False,
     ) -> Work:
-        """A function that takes so long. ``script`` says what each call does: a time, an error, something to call.
+        """Register a function that takes ``takes`` seconds.
 
-        ``hears``: it takes whatever payload there is.
+        ``script`` says what each call does: a duration, an error to raise, or a function to call. ``hears`` makes it
+        accept any payload.
         """
         work = Work(name, takes_s=takes, script=list(script), fails=fails, stubborn=stubborn)
 
         async def call() -> Any:
             return await self._call(work, {})
 
-        async def hear(**payload: Any) -> Any:
+        async def call_with_payload(**payload: Any) -> Any:
             return await self._call(work, payload)
 
-        self.functions.register(name, hear if hears else call)
+        self.functions.register(name, call_with_payload if hears else call)
         return work
 
     async def _call(self, work: Work, payload: dict[str, Any]) -> Any:
@@ -294,17 +295,17 @@ class World:
         events: list[Event] = []
         engine.on_event(events.append)
         await engine.start()
-        node = NodeOfWorld(engine, link, clock, asyncio.create_task(engine.failed()), events)
+        node = NodeOfWorld(engine, link, clock, asyncio.create_task(engine.wait_until_stopped()), events)
         self.nodes.append(node)
         return node
 
     # --- jobs
 
-    async def job(self, name: str, **says: Any) -> SavedJob:
-        """Create or replace a job, in the REST shape; one that says nothing to do calls the function of its name."""
-        if not {"tasks", "python", "wait"} & says.keys():
-            says["python"] = {"name": says.pop("does", name)}
-        [saved] = await self.saver.save([self.jobs.read({"name": name, **says})])
+    async def job(self, name: str, **fields: Any) -> SavedJob:
+        """Create or replace a job, in the REST shape. Without a target it calls the function of its name."""
+        if not {"tasks", "python", "wait"} & fields.keys():
+            fields["python"] = {"name": fields.pop("does", name)}
+        [saved] = await self.saver.save([self.jobs.read({"name": name, **fields})])
         return saved
 
     async def switch(self, change: str, name: str, *, reason: str = "") -> Job:
@@ -317,7 +318,7 @@ class World:
     # --- records
 
     async def records(self, name: str) -> list[Execution | Span]:
-        """Everything that became of a job's instants and requests, oldest first; also of one that was deleted."""
+        """All executions and spans of a job, oldest first; also those of a deleted job."""
         job = await self.store.job_named("default", name)
         return await self.records_of(None if job is None else job.id)
 
@@ -341,10 +342,10 @@ class World:
         return (await self.runs(name))[-1]
 
     async def story(self, name: str) -> list[str]:
-        """The records in few words: ``10 succeeded``, ``20-50 missed 4``."""
-        return [self._told(record) for record in await self.records(name)]
+        """The records as short text: ``10 succeeded``, ``20-50 missed 4``."""
+        return [self._describe(record) for record in await self.records(name)]
 
-    def _told(self, record: Execution | Span) -> str:
+    def _describe(self, record: Execution | Span) -> str:
         if isinstance(record, Span):
             first, last = (round(self.second(at_us), 1) for at_us in (record.from_us, record.to_us))
             return f"{first:g}-{last:g} {record.status.name.lower()} {record.count}"
@@ -356,7 +357,7 @@ class World:
         return view.attempts
 
     async def tasks(self, execution: Execution) -> dict[str, str]:
-        """What became of each task, by its name."""
+        """The status of each task, by name."""
         report = (execution.detail or {}).get("report")
         assert report is not None, execution
         return {task["name"]: task["status"] for task in report["tasks"]}
@@ -370,11 +371,11 @@ class World:
 
 
 def in_world(test: Callable[Concatenate[World, P], Awaitable[None]]) -> Callable[P, None]:
-    """Run a test in a world of its own."""
+    """Run a test in its own world."""
 
     @functools.wraps(test)
     def play(*args: P.args, **kwargs: P.kwargs) -> None:
-        async def scene() -> None:
+        async def main() -> None:
             world = World()
             await world.open()
             try:
@@ -382,7 +383,7 @@ def in_world(test: Callable[Concatenate[World, P], Awaitable[None]]) -> Callable
             finally:
                 await world.close()
 
-        run(scene())
+        run(main())
 
     signature = inspect.signature(test)
     parameters = list(signature.parameters.values())[1:]
@@ -392,5 +393,5 @@ def in_world(test: Callable[Concatenate[World, P], Awaitable[None]]) -> Callable
 
 
 def statuses(runs: Sequence[Execution]) -> list[str]:
-    """Of executions, as words."""
+    """The statuses of executions, as text."""
     return [run.status.name.lower() for run in runs]

@@ -1,4 +1,4 @@
-"""A server that does as a test says, and one call to it."""
+"""A scripted HTTP server for the tests of webhooks, and one call to it."""
 
 import asyncio
 import base64
@@ -15,7 +15,7 @@ SECRETS = {"TOKEN": "t0p/s3cr3t", "SIGNING": "whsec_" + base64.b64encode(b"k" * 
 
 
 class Seen:
-    """A request as a server saw it."""
+    """A request as the server received it."""
 
     def __init__(self, line: str, headers: dict[str, str], body: bytes) -> None:
         self.method, self.target, _ = line.split(" ")
@@ -24,14 +24,14 @@ class Seen:
 
 
 class Server:
-    """Answers with whatever the handler writes, and remembers what it was asked."""
+    """Sends what the handler writes, and keeps the requests."""
 
     def __init__(self, handler: Handler) -> None:
         self._handler = handler
         self._tasks: set[asyncio.Task[None]] = set()
         self.seen: list[Seen] = []
         self.connections = 0
-        self.done = 0  # requests that it has nothing more to say to
+        self.done = 0  # finished requests
 
     async def __aenter__(self) -> "Server":
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
@@ -69,10 +69,10 @@ class Server:
 def answer(status: int = 200, body: bytes = b"", kind: str = "text/plain", **headers: str) -> Handler:
     lines = [f"HTTP/1.1 {status} X", f"Content-Length: {len(body)}", f"Content-Type: {kind}"]
     lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
-    whole = "\r\n".join(lines).encode() + b"\r\n\r\n" + body
+    response = "\r\n".join(lines).encode() + b"\r\n\r\n" + body
 
     async def handler(seen: Seen, writer: asyncio.StreamWriter) -> None:
-        writer.write(whole)
+        writer.write(response)
 
     return handler
 
@@ -80,21 +80,21 @@ def answer(status: int = 200, body: bytes = b"", kind: str = "text/plain", **hea
 def run(
     handler: Handler, options: Mapping[str, Any], runner: Mapping[str, Any] | None = None, **changes: Any
 ) -> tuple[Outcome, AttemptCall, list[Seen]]:
-    """One call to a server; ``URL`` in the options stands for its address."""
+    """Make one call to a server. ``URL`` in the options stands for its address."""
 
-    async def go() -> tuple[Outcome, AttemptCall, list[Seen]]:
+    async def main() -> tuple[Outcome, AttemptCall, list[Seen]]:
         async with Server(handler) as server:
             settings: dict[str, Any] = {"allow_private": True, "secrets": SECRETS.get}
-            made = HttpRunner(**(settings | dict(runner or {})))
-            given = {**options, "url": options.get("url", "URL/hook").replace("URL", server.url)}
-            call = make_call(given, **changes)
+            http_runner = HttpRunner(**(settings | dict(runner or {})))
+            options_with_url = {**options, "url": options.get("url", "URL/hook").replace("URL", server.url)}
+            call = make_call(options_with_url, **changes)
             try:
-                made.check(given)
-                return await made.run(call), call, server.seen
+                http_runner.check(options_with_url)
+                return await http_runner.run(call), call, server.seen
             finally:
-                await made.close()
+                await http_runner.close()
 
-    return asyncio.run(go())
+    return asyncio.run(main())
 
 
 def failed(outcome: Outcome) -> Failed:

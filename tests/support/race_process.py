@@ -1,6 +1,6 @@
-"""One contender of a race over a store: ``python -m tests.support.race_process URL SEED WHAT``; prints what it started.
+"""One racer on a shared store: ``python -m tests.support.race_process URL SEED MODE`` prints the executions it started.
 
-It waits for a line on its standard input, so that all of them begin together.
+It waits for a line on standard input, so that all racers start together.
 """
 
 import asyncio
@@ -20,18 +20,18 @@ from chronos.store.contract import DueGate, Store
 T0 = 1_800_000_000_000_000
 SECOND = 1_000_000
 
-Say = Callable[[str], None]
+Report = Callable[[str], None]
 
 
 class Racer:
-    """A node that does as much as it can."""
+    """A node that works as fast as it can."""
 
-    def __init__(self, store: Store, node: int, seed: int, say: Say) -> None:
-        self._store, self._node, self._send_message = store, node, say
+    def __init__(self, store: Store, node: int, seed: int, report: Report) -> None:
+        self._store, self._node, self._report = store, node, report
         self._random = random.Random(seed)
 
     async def start_all(self, until_us: int) -> None:
-        """Admit every instant up to a time, together with the others, and claim what was left ready."""
+        """Admit every instant up to a time, in competition with the others, and claim the ready executions."""
         while due := await self._store.due(until_us, 2_000):
             self._random.shuffle(due)
             for first in range(0, len(due), 50):
@@ -44,10 +44,10 @@ class Racer:
             )
             if not claimed:
                 return
-            self._started(run.id for run in claimed)
+            self._report_started(run.id for run in claimed)
 
     async def churn(self, until_us: int) -> None:
-        """Admit, run and settle until every cursor is past a time and nothing of ours is under way."""
+        """Admit, run and settle until every cursor is past a time and nothing of this node runs."""
         lanes = tuple(await self._store.lanes())
         mine: list[tuple[bytes, bytes, int]] = []
         while True:
@@ -80,43 +80,43 @@ class Racer:
             Admit(rows=rows, node=self._node, now_us=T0, request=self._random.randbytes(16))
         )
         running = [run for run in admitted if run.status is Status.RUNNING]
-        self._started(run.id for run in running)
+        self._report_started(run.id for run in running)
         return [(run.id, run.job, run.token) for run in running]
 
-    def _started(self, ids: Iterable[bytes]) -> None:
+    def _report_started(self, ids: Iterable[bytes]) -> None:
         for execution in ids:
-            self._send_message(execution.hex())
+            self._report(execution.hex())
 
 
-async def race(url: str, seed: int, what: str, *, ready: Callable[[], None], say: Say) -> None:
-    """Open the store, wait for the others, race."""
+async def race(url: str, seed: int, mode: str, *, ready: Callable[[], None], report: Report) -> None:
+    """Open the store, wait for the others, and race."""
     store = make_store(url)
     await store.open()
     incarnation = random.Random(seed).randbytes(16)
     node = await store.apply(RegisterNode(name=f"racer-{seed}", incarnation=incarnation, now_us=T0))
     await asyncio.to_thread(ready)
-    racer = Racer(store, node, seed, say)
-    await (racer.churn(T0 + 40 * SECOND) if what == "churn" else racer.start_all(T0 + SECOND))
+    racer = Racer(store, node, seed, report)
+    await (racer.churn(T0 + 40 * SECOND) if mode == "churn" else racer.start_all(T0 + SECOND))
     await store.close()
 
 
-_left = 0  # lines until it is killed, where it is to be
+_lines_left = 0  # until it kills itself; 0: never
 
 
-def _wait() -> None:
-    global _left  # noqa: PLW0603
-    _say("ready")
-    _left = int(sys.stdin.readline())
+def _wait_for_start() -> None:
+    global _lines_left  # noqa: PLW0603
+    _print_line("ready")
+    _lines_left = int(sys.stdin.readline())
 
 
-def _say(line: str) -> None:
-    global _left  # noqa: PLW0603
+def _print_line(line: str) -> None:
+    global _lines_left  # noqa: PLW0603
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
-    _left -= 1
-    if _left == 0:
+    _lines_left -= 1
+    if _lines_left == 0:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
 if __name__ == "__main__":
-    asyncio.run(race(sys.argv[1], int(sys.argv[2]), sys.argv[3], ready=_wait, say=_say))
+    asyncio.run(race(sys.argv[1], int(sys.argv[2]), sys.argv[3], ready=_wait_for_start, report=_print_line))

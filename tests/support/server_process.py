@@ -1,4 +1,4 @@
-"""A server as a process: the installed script, a real socket on a free port, its streams and signals."""
+"""``chronos server`` as a process: the installed script, a real socket, its streams and signals."""
 
 import json
 import os
@@ -22,12 +22,12 @@ EXAMPLE = Path(__file__).parent.parent / "data" / "requirements.yaml"
 
 
 def environment(**variables: str) -> dict[str, str]:
-    """Nothing of whoever runs the tests but the path."""
+    """Return a clean environment that has only the PATH of the test run."""
     return {"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8", **variables}
 
 
 def free_port() -> int:
-    """One that stays free until it is used: not of those that whoever asks for any port is given."""
+    """Return a free port outside the ephemeral range, so that it stays free until it is used."""
     while True:
         port = random.SystemRandom().randrange(10_000, 30_000)
         with suppress(OSError), socket.create_server(("127.0.0.1", port)):
@@ -35,7 +35,7 @@ def free_port() -> int:
 
 
 def run(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """A command that ends by itself."""
+    """Run a ``chronos`` command until it ends."""
     return subprocess.run(
         [CHRONOS, *arguments],
         cwd=folder,
@@ -48,7 +48,7 @@ def run(folder: Path, *arguments: str, **variables: str) -> subprocess.Completed
 
 
 class Process:
-    """``chronos server`` with these arguments; it listens on a free port unless they name one."""
+    """``chronos server`` with arguments. It listens on a free port unless they name an address."""
 
     def __init__(
         self,
@@ -58,8 +58,8 @@ class Process:
         errors: int | None = None,
         launcher: tuple[str, ...] = (),
     ) -> None:
-        named = "--listen" in arguments or "CHRONOS_SERVER__LISTEN" in variables
-        command = [*launcher, str(CHRONOS), "server", *arguments, *(() if named else ("--listen", "127.0.0.1:0"))]
+        has_address = "--listen" in arguments or "CHRONOS_SERVER__LISTEN" in variables
+        command = [*launcher, str(CHRONOS), "server", *arguments, *(() if has_address else ("--listen", "127.0.0.1:0"))]
         self._errors = folder / f"stderr-{time.monotonic_ns()}"
         with self._errors.open("wb") as file:
             self._process = subprocess.Popen(
@@ -70,7 +70,7 @@ class Process:
                 stderr=file if errors is None else errors,
                 text=True,
             )
-        self.greeting = ""
+        self.banner = ""
         self.url = ""
 
     def __enter__(self) -> Self:
@@ -80,22 +80,22 @@ class Process:
         self.close()
 
     def ready(self) -> "Process":
-        """Wait until it has greeted."""
+        """Wait until the server has printed its banner."""
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            self.greeting += line
+            self.banner += line
             if line.startswith("  address"):
                 self.url = line.split()[1]
             if line.startswith("  stop"):
                 break
-        assert self.url, f"it did not start: {self.errors}"
+        assert self.url, f"the server did not start: {self.errors}"
         return self
 
     def send(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
 
     def wait(self) -> int:
-        """Its exit status."""
+        """Wait for the end and return the exit status."""
         return self._process.wait(PATIENCE_S)
 
     @property
@@ -103,12 +103,12 @@ class Process:
         return self._process.pid
 
     def first_job(self) -> list[str]:
-        """The commands that it suggests to a new user, as it prints them behind its greeting."""
+        """Return the commands for a first job, which follow the banner."""
         assert self._process.stdout is not None
         lines: list[str] = []
         while not (lines and "executions watch" in lines[-1]):
             lines.append(self._process.stdout.readline())
-            assert lines[-1], "it suggests nothing"
+            assert lines[-1], "the banner has no commands"
         return [line.strip() for line in lines if line.startswith("  chronosctl")]
 
     @property
@@ -120,12 +120,12 @@ class Process:
         return self._errors.read_text()
 
     def first_line(self) -> str:
-        """The first that it writes to the standard output."""
+        """Return the first line of the standard output."""
         assert self._process.stdout is not None
         return self._process.stdout.readline()
 
     def rest(self) -> str:
-        """What it still wrote, once it is over."""
+        """Return the rest of the standard output, after the end."""
         assert self._process.stdout is not None
         return self._process.stdout.read()
 
@@ -136,14 +136,14 @@ class Process:
         if self._process.stdout is not None:
             self._process.stdout.close()
 
-    # --- asking
+    # --- requests
 
     def get(self, path: str, **headers: str) -> tuple[int, str]:
-        """Status and body."""
+        """Return status and body."""
         return self._ask(urllib.request.Request(self.url + path, headers=headers))
 
     def post(self, path: str, body: Any, **headers: str) -> Any:
-        """What it answers; an error fails the test."""
+        """Return the JSON reply; an error fails the test."""
         headers["Content-Type"] = "application/json"
         request = urllib.request.Request(self.url + path, data=json.dumps(body).encode(), headers=headers)
         status, text = self._ask(request)
@@ -151,18 +151,18 @@ class Process:
         return json.loads(text)
 
     def read(self, path: str) -> Any:
-        """A JSON answer."""
+        """Return the JSON at a path."""
         status, text = self.get(path)
         assert status == 200, text
         return json.loads(text)
 
-    def until(self, path: str, found: Any) -> Any:
-        """Ask until the answer is as wanted."""
+    def until(self, path: str, accepts: Any) -> Any:
+        """Repeat a request until ``accepts`` returns true for the reply."""
         end_s = time.monotonic() + PATIENCE_S
-        while not found(answer := self.read(path)):
-            assert time.monotonic() < end_s, answer
+        while not accepts(reply := self.read(path)):
+            assert time.monotonic() < end_s, reply
             time.sleep(0.02)
-        return answer
+        return reply
 
     def _ask(self, request: urllib.request.Request) -> tuple[int, str]:
         try:

@@ -1,4 +1,4 @@
-"""A store in memory, a clock that a test sets, and the service on top of them."""
+"""A store in memory, a clock that a test sets, and the service on them."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -26,7 +26,7 @@ HOUR_US = 3600 * SECOND_US
 
 
 def check_http(options: Mapping[str, Any]) -> None:
-    """As the real one words its errors."""
+    """Check the options of a webhook, with messages like the real ones."""
     if "url" not in options:
         raise Invalid("http.url is missing")
     for name in options:
@@ -35,14 +35,14 @@ def check_http(options: Mapping[str, Any]) -> None:
 
 
 def anything(options: Mapping[str, Any]) -> None:
-    """A target that takes what it is given."""
+    """Accept any options."""
 
 
 CHECKS: dict[str, Check] = {"http": check_http, "command": anything, "python": anything, "wait": anything}
 
 
 class SetClock:
-    """Stands still until it is told otherwise."""
+    """A clock that a test sets."""
 
     def __init__(self, now_us: int = START_US) -> None:
         self.us = now_us
@@ -55,7 +55,7 @@ class SetClock:
 
 
 class World:
-    """All of it, with short ways to what tests do often."""
+    """The store, the clock and the service, with shortcuts for tests."""
 
     def __init__(self, *, defaults: Settings = NOTHING_SET, max_pending: int = 100_000) -> None:
         self.clock = SetClock()
@@ -82,7 +82,7 @@ class World:
         return self.clock.us
 
     async def save(self, name: str = "job", **fields: Any) -> SavedJob:
-        """Save one job, of a command unless it says otherwise."""
+        """Save one job, with a command unless ``fields`` has a target."""
         options = {key: fields.pop(key) for key in ("create_only", "expect", "dry_run", "actor") if key in fields}
         [saved] = await self.saver.save([self.jobs.read(shape(name, **fields))], **options)
         return saved
@@ -92,7 +92,7 @@ class World:
         return await self.states.change(await self.jobs.get(name), StateChange(change), reason=reason, actor=actor)
 
     async def admit(self, name: str = "job") -> Admitted:
-        """The next instant of a job comes, and this node takes it."""
+        """Admit the next instant of a job on this node."""
         if not self.node:
             register = RegisterNode(name="node-a", incarnation=self.request(), now_us=self.clock.us, slots=8)
             self.node = await self.store.apply(register)
@@ -105,7 +105,7 @@ class World:
         return admitted
 
     async def claim(self) -> list[Claimed]:
-        """Take what is ready."""
+        """Claim the ready executions."""
         if not self.node:
             register = RegisterNode(name="node-a", incarnation=self.request(), now_us=self.clock.us, slots=8)
             self.node = await self.store.apply(register)
@@ -114,22 +114,22 @@ class World:
         return await self.store.apply(command)
 
     async def settle(self, run: Admitted | Claimed, status: Status = Status.SUCCEEDED, **options: Any) -> None:
-        """An execution comes to its end."""
+        """Settle an execution."""
         code = ReasonCode.SUCCEEDED if status is Status.SUCCEEDED else ReasonCode.TASK_FAILED
         row = SettleRow(run.id, run.job, run.token, status, code, None, self.clock.us, **options)
         await self.store.apply(Settle(rows=(row,), node=self.node, now_us=self.clock.us))
 
 
 def shape(name: str = "job", **fields: Any) -> dict[str, Any]:
-    """A job as somebody writes it."""
-    said = {"name": name, "schedule": "0 * * * *", **fields}
-    if not {"tasks", "http", "webhook", "python", "command", "job_type"} & said.keys():
-        said["command"] = {"argv": ["true"]}
-    return said
+    """A job shape, with a command unless ``fields`` has a target."""
+    job = {"name": name, "schedule": "0 * * * *", **fields}
+    if not {"tasks", "http", "webhook", "python", "command", "job_type"} & job.keys():
+        job["command"] = {"argv": ["true"]}
+    return job
 
 
 def admit_row(job: Job) -> AdmitRow:
-    """The admission of the instant at which a job stands."""
+    """The row that admits the instant at a job's cursor."""
     instants = resolve_instants(job.spec, job.name)
     assert instants is not None
     assert job.next_us is not None
@@ -139,9 +139,9 @@ def admit_row(job: Job) -> AdmitRow:
 
 
 def in_world(case: Callable[[World], Awaitable[None]], **options: Any) -> None:
-    """Run a case on a fresh store."""
+    """Run a test case on a new store."""
 
-    async def whole() -> None:
+    async def main() -> None:
         world = World(**options)
         await world.store.open()
         try:
@@ -149,4 +149,4 @@ def in_world(case: Callable[[World], Awaitable[None]], **options: Any) -> None:
         finally:
             await world.store.close()
 
-    asyncio.run(whole())
+    asyncio.run(main())

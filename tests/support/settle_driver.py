@@ -1,4 +1,4 @@
-"""An execution driven by hand through the pure decisions about it."""
+"""Drives an execution by hand through the pure decisions of ``core.settle``."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -40,7 +40,7 @@ def attempt(name: str, number: int) -> bytes:
 
 @dataclass
 class Run:
-    """An execution driven by hand: one second passes with each outcome."""
+    """An execution driven by hand. One second passes with each outcome."""
 
     layout: Layout
     now_us: int = T0
@@ -74,7 +74,7 @@ class Run:
         return " ".join(task.status.name.lower() for task in self.step.group.tasks)
 
     def finish(self, outcomes: Mapping[str, Outcome]) -> "Run":
-        """End whatever runs with its outcome, in order, retries first; what was asked to stop is canceled."""
+        """End running tasks with their outcomes, in order, retries first. Stopped tasks are canceled."""
         for _ in range(100):
             if self.step.end is not None:
                 return self
@@ -86,7 +86,7 @@ class Run:
                 continue
             chosen = running[0]
             self.end(chosen.name, Canceled() if chosen.stopped_by else outcomes.get(chosen.name, OK))
-        raise AssertionError("it does not end")
+        raise AssertionError("the execution does not end")
 
     @property
     def status(self) -> Status:

@@ -1,8 +1,7 @@
 """A state machine that sends the same random commands to several stores, one after the other, and compares everything.
 
-What it knows of the truth is little on purpose: which runs it was given, which jobs it paused or deleted. The stores
-check each other (answers, lists, counts) and themselves (``verify``); the promises G1, G2, G5, G6 and G13 are checked
-against what the machine remembers.
+It knows little on purpose: which runs it claimed, and which jobs it paused or deleted. The stores check each other
+(results, lists, counts) and themselves (``verify``). G1, G2, G5, G6 and G13 are checked against what the machine knows.
 """
 
 from typing import Any
@@ -69,13 +68,13 @@ OUTCOMES = st.sampled_from([Status.SUCCEEDED, Status.FAILED, Status.CANCELED, St
 
 
 class StoreMachine(SideBySide):
-    """Random commands on stores that must agree."""
+    """Random commands to stores that must agree."""
 
-    runs = Bundle("runs")  # (id, job, token) as they were given out; some are long stale
+    runs = Bundle("runs")  # (id, job, token) of claims; some are stale
 
     @initialize(overlap=st.sampled_from([Overlap.QUEUE, Overlap.SKIP, Overlap.REPLACE]))
     def start(self, overlap: Overlap) -> None:
-        """There is a node, and a job that runs one execution at a time."""
+        """Register a node, and save a job that runs one execution at a time."""
         self.nodes.append(self.apply(RegisterNode(name="one", incarnation=self.request(), now_us=self.now, slots=3)))
         gate = GateSpec(overlap=overlap, lane="x", keep_count=KEPT)
         row = JobRow(namespace="default", name="a", spec=JobSpec(), gate=gate, next_us=self.now + SECOND)
@@ -111,7 +110,7 @@ class StoreMachine(SideBySide):
         key: str | None,
         key_limit: int,
         state: JobState,
-        was: JobState | None,
+        expect_state: JobState | None,
         run: RunOnSave | None,
         **gate: Any,
     ) -> None:
@@ -137,7 +136,7 @@ class StoreMachine(SideBySide):
             gate=spec_gate,
             next_us=self.now + SECOND,
             state=state,
-            expect_state=was,
+            expect_state=expect_state,
             run=RunOnSave() if run is not None and not keyed else run,
         )
         saved = self.apply(SaveJobs(rows=(row,), now_us=self.now))
@@ -274,7 +273,7 @@ class StoreMachine(SideBySide):
     def trigger(
         self, data: st.DataObject, idempotency: str | None, key: bytes | None, cause: Cause, payload: str | None
     ) -> None:
-        """What is asked for may stand for a past instant, and then starts before what is queued already."""
+        """A trigger may be for a past instant, and then starts before the queued ones."""
         saved = self.jobs[data.draw(st.sampled_from(sorted(self.jobs)))]
         request = idempotency.encode() if idempotency else self.request()
         execution = requested_execution_id(saved.id, cause, self.now, request)
@@ -374,15 +373,17 @@ class StoreMachine(SideBySide):
         state=st.sampled_from([JobState.ACTIVE, JobState.PAUSED, JobState.DISABLED]),
         expect_state=st.sampled_from([None, *JobState]),
     )
-    def set_state(self, data: st.DataObject, state: JobState, was: JobState | None) -> None:
+    def set_state(self, data: st.DataObject, state: JobState, expect_state: JobState | None) -> None:
         saved = self.jobs[data.draw(st.sampled_from(sorted(self.jobs)))]
         if self.apply(
-            SetJobState(job=saved.id, state=state, now_us=self.now, next_us=self.now + SECOND, expect_state=was)
+            SetJobState(
+                job=saved.id, state=state, now_us=self.now, next_us=self.now + SECOND, expect_state=expect_state
+            )
         ):
             self._switched(saved.id, state)
 
     def _asked_for(self, job: bytes, execution: bytes, cause: Cause) -> None:
-        """By somebody who knows whether the job is paused; a later pause may hold it all the same."""
+        """A request by a caller that knows whether the job is paused. A later pause may still hold it."""
         self.asked.setdefault(job, {})[execution] = cause
         if not is_held(cause, before=job not in self.paused):
             self.by_hand.add(execution)
@@ -452,7 +453,7 @@ class StoreMachine(SideBySide):
     @precondition(lambda self: self.now < T0 + 300 * DAY)
     @rule()
     def pass_months(self) -> None:
-        """Not so many that an id of a deleted job may be given out again."""
+        """Pass some months, but not so many that the id of a deleted job is used again."""
         self.now += 100 * DAY
 
     @rule(limit=st.integers(1, 50))

@@ -1,4 +1,4 @@
-"""Calls for runners under test, and a sink that keeps what it is given."""
+"""Calls for runners under test, and a sink that keeps its input."""
 
 import asyncio
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ STARTED_US = SCHEDULED_US + 1_500_000
 
 
 class Kept:
-    """A sink without a bound."""
+    """A sink that keeps all output."""
 
     def __init__(self) -> None:
         self.pieces: list[str] = []
@@ -22,15 +22,15 @@ class Kept:
         self.pieces.append(text)
 
     def progress(self, done: float, total: float | None) -> None:
-        raise AssertionError("no runner here says how far it is")
+        raise AssertionError("no runner here reports progress")
 
     async def holds(self, lines: int) -> None:
-        """Until so many lines have come."""
+        """Wait until it has this many lines."""
         for _ in range(12_000):
             if self.text.count("\n") >= lines:
                 return
             await asyncio.sleep(0.005)
-        raise AssertionError(f"only this came: {self.text!r}")
+        raise AssertionError(f"only this was written: {self.text!r}")
 
     @property
     def text(self) -> str:
@@ -38,8 +38,8 @@ class Kept:
 
 
 def make_call(options: Mapping[str, Any], *, sink: Kept | None = None, **changes: Any) -> AttemptCall:
-    """A call of the first attempt of task ``work`` of job ``report``."""
-    given: dict[str, Any] = {
+    """The call of the first attempt of task ``work`` of job ``report``."""
+    defaults: dict[str, Any] = {
         "execution": EXECUTION,
         "job": JOB,
         "job_name": "report",
@@ -54,4 +54,4 @@ def make_call(options: Mapping[str, Any], *, sink: Kept | None = None, **changes
         "options": options,
         "sink": sink or Kept(),
     }
-    return AttemptCall(**(given | changes))
+    return AttemptCall(**(defaults | changes))

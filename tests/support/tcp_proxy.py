@@ -1,4 +1,4 @@
-"""A TCP proxy before a PostgreSQL server that can be told to cut, hold or delay what passes."""
+"""A TCP proxy in front of a PostgreSQL server, which can cut, hold or delay data."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -7,7 +7,7 @@ from urllib.parse import parse_qs, urlsplit
 
 
 class Proxy:
-    """Passes bytes on, until ``cut`` says otherwise."""
+    """Forwards bytes. Tests may cut connections, hold data back or delay it."""
 
     def __init__(self, upstream: str) -> None:
         self._upstream = urlsplit(upstream)
@@ -16,45 +16,45 @@ class Proxy:
         self._writers: set[asyncio.StreamWriter] = set()
         self._send: Callable[[bytes], bool] | None = None
         self._before = False
-        self._passes = {"up": asyncio.Event(), "down": asyncio.Event()}
+        self._open = {"up": asyncio.Event(), "down": asyncio.Event()}
         self.resume()
-        self.delay_s = 0.0  # which every piece of data waits, in both directions
+        self.delay_s = 0.0  # of every piece of data, in both directions
         self.cuts = 0
         self.url = ""
 
-    def hold(self, *ways: str) -> None:
-        """Pass nothing on: questions (``up``), answers (``down``), or both. New connections wait too."""
-        for way in ways:
-            self._passes[way].clear()
+    def hold(self, *directions: str) -> None:
+        """Hold back requests (``up``), answers (``down``) or both. New connections wait too."""
+        for direction in directions:
+            self._open[direction].clear()
 
     def resume(self) -> None:
-        """Pass on what was held, and all that follows."""
-        for passes in self._passes.values():
-            passes.set()
+        """Forward the held data, and everything that follows."""
+        for is_open in self._open.values():
+            is_open.set()
 
     def cut_after(self, sent: Callable[[bytes], bool]) -> None:
-        """Cut the connection over which such bytes are sent when the server answers them; the answer is lost."""
+        """Cut the connection that sends matching bytes when the server answers them. The answer is lost."""
         self._send, self._before = sent, False
 
     def cut_before(self, sent: Callable[[bytes], bool]) -> None:
-        """Cut the connection over which such bytes are sent before they reach the server."""
+        """Cut the connection that sends matching bytes before they reach the server."""
         self._send, self._before = sent, True
 
     async def start(self) -> None:
-        """Begin to listen, on a new port or on the one from before."""
+        """Listen on a new port, or on the previous one."""
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port)
         self._port = self._server.sockets[0].getsockname()[1]
         login = self._upstream.netloc.rpartition("@")[0]
         self.url = f"postgresql://{login}@127.0.0.1:{self._port}{self._upstream.path}"
 
     def refuse(self) -> None:
-        """Take no new connections."""
+        """Accept no new connections."""
         if self._server is not None:
             self._server.close()
             self._server = None
 
     async def stop(self) -> None:
-        """Cut everything and listen no more."""
+        """Cut every connection and stop listening."""
         self.refuse()
         for writer in list(self._writers):
             writer.transport.abort()
@@ -79,7 +79,7 @@ class Proxy:
         server_reader: asyncio.StreamReader,
         server_writer: asyncio.StreamWriter,
     ) -> None:
-        doomed = asyncio.Event()
+        answer_is_lost = asyncio.Event()
 
         def cut() -> None:
             self.cuts += 1
@@ -93,7 +93,7 @@ class Proxy:
                     if self._before:
                         cut()
                         return
-                    doomed.set()
+                    answer_is_lost.set()
                 await self._pass("up")
                 server_writer.write(data)
                 await server_writer.drain()
@@ -101,7 +101,7 @@ class Proxy:
 
         async def downward() -> None:
             while data := await server_reader.read(65536):
-                if doomed.is_set():
+                if answer_is_lost.is_set():
                     cut()
                     return
                 await self._pass("down")
@@ -111,10 +111,10 @@ class Proxy:
 
         await asyncio.gather(upward(), downward(), return_exceptions=True)
 
-    async def _pass(self, way: str) -> None:
+    async def _pass(self, direction: str) -> None:
         if self.delay_s:
             await asyncio.sleep(self.delay_s)
-        await self._passes[way].wait()
+        await self._open[direction].wait()
 
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         host = self._upstream.hostname or parse_qs(self._upstream.query).get("host", ["localhost"])[0]
@@ -126,7 +126,7 @@ class Proxy:
 
 @asynccontextmanager
 async def proxied(upstream: str) -> AsyncIterator[Proxy]:
-    """A running proxy before a server."""
+    """A running proxy in front of a server."""
     proxy = Proxy(upstream)
     await proxy.start()
     try:

@@ -1,4 +1,4 @@
-"""The virtual clock: set, jumped, drifting; monotonic time takes no notice."""
+"""The virtual clock: setting, jumps and drift do not change monotonic time."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta, timezone
@@ -25,7 +25,7 @@ from chronos.testing.loop import VirtualLoop, run
         (datetime(2027, 3, 27, 12, tzinfo=timezone(timedelta(hours=2))), None, "2027-03-27T10:00:00+00:00"),
     ],
 )
-def test_it_is_set_to_an_instant_or_to_the_wall_of_a_zone(when: datetime | str, tz: str | None, shown: str) -> None:
+def test_the_clock_is_set_to_an_instant_or_a_local_time(when: datetime | str, tz: str | None, shown: str) -> None:
     async def main() -> str:
         clock = VirtualClock()
         await asyncio.sleep(5)
@@ -38,7 +38,7 @@ def test_it_is_set_to_an_instant_or_to_the_wall_of_a_zone(when: datetime | str, 
 @pytest.mark.parametrize(
     ("when", "tz"), [("soon", None), ("2027-13-01T00:00", None), ("2027-01-01T00:00", "Mars/Base")]
 )
-def test_what_it_cannot_be_set_to_is_said(when: str, tz: str | None) -> None:
+def test_an_invalid_time_or_zone_is_rejected(when: str, tz: str | None) -> None:
     async def main() -> None:
         with pytest.raises(Invalid):
             VirtualClock().set(when, tz)
@@ -46,21 +46,21 @@ def test_what_it_cannot_be_set_to_is_said(when: str, tz: str | None) -> None:
     run(main())
 
 
-def test_it_goes_with_the_loop_to_the_microsecond_for_years() -> None:
+def test_the_clock_follows_the_loop_to_the_microsecond_for_years() -> None:
     async def main() -> list[int]:
         clock = VirtualClock()
-        begun = clock.now_us()
+        start_us = clock.now_us()
         seen = []
         for delay_s in (0.000001, 0.1, 3 * 365 * 86_400, 0.000001, 1 / 3):
             await asyncio.sleep(delay_s)
-            seen.append(clock.now_us() - begun)
+            seen.append(clock.now_us() - start_us)
         return seen
 
     years = 3 * 365 * 86_400 * 1_000_000
     assert run(main()) == [1, 100_001, years + 100_001, years + 100_002, years + 433_336]
 
 
-def test_a_jump_moves_the_wall_and_not_the_loop() -> None:
+def test_a_jump_moves_the_clock_but_not_the_loop() -> None:
     async def main() -> tuple[datetime, float]:
         clock = VirtualClock()
         asyncio.get_running_loop().call_later(10, clock.jump, timedelta(hours=-1))
@@ -85,7 +85,7 @@ def test_clocks_of_one_loop_differ_and_drift() -> None:
     assert run(main()) == [day, day + timedelta(seconds=8.64), day - timedelta(seconds=10.64)]
 
 
-def test_it_is_a_clock_and_needs_a_virtual_loop() -> None:
+def test_a_virtual_clock_needs_a_virtual_loop() -> None:
     loop = VirtualLoop()
     clock: Clock = VirtualClock(loop)
     assert clock.now_us() == int(START.timestamp()) * 1_000_000

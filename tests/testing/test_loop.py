@@ -1,4 +1,4 @@
-"""Virtual time: a month of idling costs nothing, the real world is waited for, and what hangs says so."""
+"""The virtual loop: idle time costs nothing, the real world is waited for, and a deadlock is an error."""
 
 import asyncio
 import time
@@ -12,14 +12,14 @@ from chronos.testing.loop import StandsStill, VirtualLoop, run
 MONTH_S = 30 * 86_400
 
 
-def test_a_month_of_idling_passes_at_once() -> None:
+def test_a_month_of_idle_time_passes_at_once() -> None:
     async def main() -> float:
         await asyncio.sleep(MONTH_S)
         return asyncio.get_running_loop().time()
 
-    begun = time.monotonic()
+    start_s = time.monotonic()
     assert run(main()) == pytest.approx(MONTH_S)
-    assert time.monotonic() - begun < 60
+    assert time.monotonic() - start_s < 60
 
 
 def test_timers_fire_in_order_at_their_own_time() -> None:
@@ -37,7 +37,7 @@ def test_timers_fire_in_order_at_their_own_time() -> None:
     assert run(main()) == [("soon", 0.001), ("same", 0.001), ("later", 7.0), ("late", 86_400 * 3)]
 
 
-def test_a_timeout_is_virtual_too() -> None:
+def test_a_timeout_uses_virtual_time() -> None:
     async def main() -> None:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(3_600):
@@ -46,7 +46,7 @@ def test_a_timeout_is_virtual_too() -> None:
     run(main())
 
 
-def test_threads_are_waited_for_while_time_stands_still() -> None:
+def test_time_stands_still_while_a_thread_works() -> None:
     async def main() -> tuple[float, float]:
         loop = asyncio.get_running_loop()
         woken: list[float] = []
@@ -63,7 +63,7 @@ def test_threads_are_waited_for_while_time_stands_still() -> None:
     assert run(main()) == (0.0, 1.0)
 
 
-def test_a_process_is_waited_for_when_it_is_said_to_be_outside() -> None:
+def test_time_stands_still_while_outside_waits_for_a_process() -> None:
     async def main() -> tuple[bytes, float]:
         clock = VirtualClock()
         with clock.outside():
@@ -75,15 +75,15 @@ def test_a_process_is_waited_for_when_it_is_said_to_be_outside() -> None:
     assert run(main()) == (b"hello\n", 0.0)
 
 
-def test_sockets_work() -> None:
+def test_sockets_work_within_outside() -> None:
     async def main() -> bytes:
-        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             writer.write(await reader.readline())
             await writer.drain()
             writer.close()
             await writer.wait_closed()
 
-        server = await asyncio.start_server(answer, "127.0.0.1", 0)
+        server = await asyncio.start_server(echo, "127.0.0.1", 0)
         host, port = server.sockets[0].getsockname()
         with VirtualClock().outside():
             reader, writer = await asyncio.open_connection(host, port)
@@ -98,7 +98,7 @@ def test_sockets_work() -> None:
     assert run(main()) == b"hello\n"
 
 
-def test_what_could_never_go_on_is_an_error_and_no_hang() -> None:
+def test_a_deadlock_raises_stands_still() -> None:
     loop = VirtualLoop()
     try:
         with pytest.raises(StandsStill, match="no timer is set"):
@@ -107,7 +107,7 @@ def test_what_could_never_go_on_is_an_error_and_no_hang() -> None:
         loop.close()
 
 
-def test_the_same_program_does_the_same_in_the_same_order() -> None:
+def test_a_program_runs_in_the_same_order_every_time() -> None:
     async def main() -> list[tuple[int, float]]:
         loop = asyncio.get_running_loop()
         seen: list[tuple[int, float]] = []
@@ -123,7 +123,7 @@ def test_the_same_program_does_the_same_in_the_same_order() -> None:
     assert run(main()) == run(main())
 
 
-def test_waiting_for_what_rounding_leaves_over_comes_to_an_end() -> None:
+def test_waiting_for_a_rounding_error_ends() -> None:
     async def main() -> int:
         loop = asyncio.get_running_loop()
         await asyncio.sleep(1 / 3)
@@ -140,7 +140,7 @@ def test_waiting_for_what_rounding_leaves_over_comes_to_an_end() -> None:
     assert run(main()) <= 4
 
 
-def test_quiet_is_when_all_that_is_due_now_is_done() -> None:
+def test_quiet_returns_when_everything_due_now_has_run() -> None:
     async def main() -> tuple[list[str], float]:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualLoop)
@@ -162,7 +162,7 @@ def test_quiet_is_when_all_that_is_due_now_is_done() -> None:
     assert run(main()) == (["chain", "now"], 0.0)
 
 
-def test_timers_of_one_moment_keep_their_order() -> None:
+def test_timers_of_the_same_time_keep_their_order() -> None:
     async def main() -> list[int]:
         seen: list[int] = []
         for number in range(200):
@@ -173,7 +173,7 @@ def test_timers_of_one_moment_keep_their_order() -> None:
     assert run(main()) == list(range(200))
 
 
-def test_timers_that_were_cancelled_neither_ring_nor_stay() -> None:
+def test_cancelled_timers_neither_fire_nor_stay_in_memory() -> None:
     async def main() -> tuple[list[int], int]:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualLoop)
@@ -184,7 +184,7 @@ def test_timers_that_were_cancelled_neither_ring_nor_stay() -> None:
             timer.cancel()
         left = len(loop._timers)
         await asyncio.sleep(10_000)
-        timers[0].cancel()  # too late, and no harm
+        timers[0].cancel()  # too late, and harmless
         return seen, left
 
     seen, left = run(main())
@@ -192,7 +192,7 @@ def test_timers_that_were_cancelled_neither_ring_nor_stay() -> None:
     assert left < 500
 
 
-def test_a_closed_loop_takes_nothing_more() -> None:
+def test_a_closed_loop_rejects_callbacks() -> None:
     loop = VirtualLoop()
     loop.close()
     with pytest.raises(RuntimeError, match="closed"):
@@ -201,13 +201,13 @@ def test_a_closed_loop_takes_nothing_more() -> None:
         loop.call_later(1, print)
 
 
-def test_what_a_callback_raises_goes_to_the_handler() -> None:
+def test_an_error_of_a_callback_goes_to_the_exception_handler() -> None:
     async def main() -> list[str]:
         loop = asyncio.get_running_loop()
-        told: list[str] = []
-        loop.set_exception_handler(lambda _, context: told.append(str(context["exception"])))
+        errors: list[str] = []
+        loop.set_exception_handler(lambda _, context: errors.append(str(context["exception"])))
         loop.call_soon(int, "x")
         await asyncio.sleep(1)
-        return told
+        return errors
 
     assert run(main()) == ["invalid literal for int() with base 10: 'x'"]

@@ -1,4 +1,4 @@
-"""The probe of SQLite stores: raw rows, statements and steps; other stores are refused."""
+"""The store probe: raw rows, statements and steps of SQLite stores; other stores are rejected."""
 
 import asyncio
 from typing import Any, cast
@@ -12,7 +12,7 @@ from chronos.testing import StoreProbe
 from chronos.testing.conformance import StoreFixture
 
 
-def test_rows_statements_and_steps() -> None:
+def test_a_probe_shows_rows_statements_and_steps() -> None:
     async def check() -> None:
         store = SqliteStore()
         await store.open()
@@ -37,7 +37,7 @@ def test_rows_statements_and_steps() -> None:
     asyncio.run(check())
 
 
-def test_counting_ends_with_the_block_whatever_happens_in_it() -> None:
+def test_counting_ends_with_the_block_even_after_an_error() -> None:
     async def check() -> None:
         store = SqliteStore()
         await store.open()
@@ -50,6 +50,6 @@ def test_counting_ends_with_the_block_whatever_happens_in_it() -> None:
     asyncio.run(check())
 
 
-def test_another_engine_is_refused() -> None:
+def test_another_engine_is_rejected() -> None:
     with pytest.raises(Invalid, match="only a SQLite store"):
         StoreProbe(cast(Store, cast(Any, object())))

@@ -1,8 +1,8 @@
-"""The REST API: HTTP in front of the service layer.
+"""The REST API: HTTP on top of the service layer.
 
 ``handlers`` has the routes, one module per noun; ``openapi`` documents them; ``auth`` decides who may call them.
-``app`` serves, ``middleware`` surrounds every request, ``request`` and ``responses`` read and write, and ``problems``
-maps every error to an HTTP problem. What an action means belongs in ``chronos.service``.
+``app`` serves, ``middleware`` wraps every request, ``request`` and ``responses`` read and write, and ``problems`` maps
+every error to an HTTP problem. The meaning of an action belongs in ``chronos.service``.
 """
 
 from chronos.api.app import Api, make_api

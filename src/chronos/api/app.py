@@ -1,4 +1,4 @@
-"""The API: the table of routes on the service layer, as an application of aiohttp."""
+"""Api: the routes as an aiohttp application."""
 
 import base64
 import hashlib
@@ -16,8 +16,8 @@ from chronos.api.auth.denials import Denials
 from chronos.api.auth.permissions import Access, Permission
 from chronos.api.handlers import routes_with, system
 from chronos.api.handlers.event_streams import Streams
-from chronos.api.middleware import make_handler, make_sender, problem_middleware
-from chronos.api.openapi.docs_page import STYLE, page
+from chronos.api.middleware import make_handler, make_problem_middleware, make_sender
+from chronos.api.openapi.docs_page import STYLE, page, problems_page
 from chronos.api.openapi.document import openapi
 from chronos.api.options import ApiOptions
 from chronos.api.rate_limits import RateLimit
@@ -29,13 +29,13 @@ from chronos.service.cooperative import TimeSlicer
 from chronos.store.contract import Store
 
 log = logging.getLogger("chronos.http")
-#: What a connection may do. The server drops one that is silent, and reads on for a moment after a refusal, so that the
-#: client hears the answer. It never unpacks a body: a few bytes could keep the event loop busy for seconds.
+#: Limits of a connection. The server closes an idle one, and keeps reading for a moment after a refusal, so that the
+#: client receives the response. It never decompresses a body: a few bytes could block the event loop for seconds.
 _CONNECTION: Mapping[str, Any] = {"auto_decompress": False, "keepalive_timeout": 75.0, "lingering_time": 1.0}
 
 
 class Api:
-    """The routes as an application of aiohttp."""
+    """The routes as an aiohttp application."""
 
     def __init__(self, api: ApiContext) -> None:
         self._api = api
@@ -43,10 +43,14 @@ class Api:
     def runner(
         self, *, middlewares: Sequence[Middleware] = (), shutdown_timeout_s: float, logger: logging.Logger = log
     ) -> web.AppRunner:
-        """Return what lets the API listen on sites. ``middlewares`` see every request, and the answer to it."""
+        """Return a runner that can listen on sites. ``middlewares`` see every request and its response."""
         options = self._api.options
         app = web.Application(
-            middlewares=(make_sender(options.write_timeout_s), *middlewares, problem_middleware),
+            middlewares=(
+                make_sender(options.write_timeout_s),
+                *middlewares,
+                make_problem_middleware(options.base_path),
+            ),
             client_max_size=options.request_limit,
         )
         for route in self._api.routes:
@@ -58,7 +62,7 @@ class Api:
         return web.AppRunner(app, access_log=None, logger=logger, shutdown_timeout=shutdown_timeout_s, **_CONNECTION)
 
     async def _end_streams(self, _: web.Application) -> None:
-        """End the streams, which a client could keep open for ever."""
+        """End the open streams, which clients could otherwise keep open forever."""
         self._api.streams.close()
 
     async def _record_last_denials(self, _: web.Application) -> None:
@@ -76,10 +80,11 @@ def make_api(
     clock: Clock,
     on_refusal: Callable[[str], None] = lambda _: None,
 ) -> Api:
-    """The API on an open store.
+    """Build the API on an open store.
 
-    ``status`` gives what the node says of itself; its ``ready`` (True without it) and ``reason`` decide ``/readyz``.
-    ``metrics`` gives the text for Prometheus. ``refused`` hears why credentials, or a known client, were refused.
+    - ``status`` returns the state of the node. Its ``ready`` (default True) and ``reason`` decide ``/readyz``.
+    - ``metrics`` returns the text for Prometheus.
+    - ``on_refusal`` is called with the reason of each refused login or request.
     """
     streams = Streams(store, options.max_streams, options.max_streams_each)
     routes = routes_with(options.metrics_path)
@@ -101,17 +106,19 @@ def make_api(
         routes=routes,
         document=msgspec.json.encode(openapi(routes, options.base_path)),
         page=page(routes, options.base_path).encode(),
+        problems_page=problems_page(options.base_path).encode(),
         page_policy=_make_content_policy(),
     )
     return Api(api)
 
 
 def _require_viewer(route: Route) -> Route:
-    """The route as it is where the documentation of the API needs credentials."""
-    return replace(route, permission=Permission.VIEW) if route.handler in (system.document, system.page) else route
+    """Return the route with authentication, if it serves the documentation."""
+    is_documentation = route.handler in (system.document, system.page, system.problems)
+    return replace(route, permission=Permission.VIEW) if is_documentation else route
 
 
 def _make_content_policy() -> str:
-    """What the page of documentation may do: look as it does."""
+    """Return the content security policy of the documentation pages: only their own style sheet."""
     digest = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
     return f"default-src 'none'; style-src 'sha256-{digest}'; frame-ancestors 'none'; base-uri 'none'"

@@ -1,43 +1,43 @@
-"""What can be wrong with a request itself, before the service is asked: the branches that only a face on HTTP needs."""
+"""Errors of a request itself, raised before the service is called. Only HTTP needs them."""
 
 from chronos.errors import ChronosError, Conflict, Invalid, NotFound, Unavailable
 from chronos.service.serializers import InvalidJob
 
 
 class Malformed(Invalid):
-    """The request cannot be read: bad JSON, an unknown parameter, a header that makes no sense."""
+    """The request cannot be read: invalid JSON, an unknown parameter, an invalid header."""
 
 
 class TooLarge(Invalid):
-    """The body is larger than this server takes."""
+    """The body is larger than the limit."""
 
 
 class WrongType(Invalid):
-    """The body is of a type that is not understood here."""
+    """The media type of the body is not supported."""
 
 
 class CompressedBody(WrongType):
-    """The body is compressed."""
+    """The body is compressed, which is not supported."""
 
 
 class Unauthenticated(ChronosError):
-    """Nobody, or nobody known."""
+    """The credentials are missing or wrong."""
 
 
 class Forbidden(ChronosError):
-    """Known, and not allowed to."""
+    """The principal lacks a permission."""
 
 
 class StaleVersion(Conflict):
-    """``If-Match`` names another version than the one there is."""
+    """``If-Match`` does not name the current version."""
 
 
 class NoRoute(NotFound):
-    """Nothing answers at this path."""
+    """No route has this path."""
 
 
 class WrongMethod(ChronosError):
-    """Something answers at this path, not to this method."""
+    """The path exists, but not with this method."""
 
 
 class SlowRequest(ChronosError):
@@ -45,7 +45,7 @@ class SlowRequest(ChronosError):
 
 
 class TooManyRequests(Unavailable):
-    """The client asks for more than its share; ``retry_after_s`` says when to come back."""
+    """The client exceeds a limit; it may retry after ``retry_after_s``."""
 
     def __init__(self, message: str, retry_after_s: float) -> None:
         super().__init__(message)
@@ -53,16 +53,16 @@ class TooManyRequests(Unavailable):
 
 
 class LockedOut(TooManyRequests):
-    """Too many wrong passwords."""
+    """Too many wrong passwords or tokens."""
 
 
 class RequestTimedOut(Unavailable):
-    """The answer took longer than a request may; whether a change was made is not known."""
+    """The request exceeded its time limit. Whether a change was made is unknown."""
 
 
 class InvalidBody(InvalidJob):
-    """A body that is JSON and makes no sense; like a job, it has several problems at once."""
+    """A JSON body with invalid fields. Like a job, it can have several problems at once."""
 
     def _message(self) -> str:
-        said = [str(problem) for problem in self.problems]
-        return "the request makes no sense: " + "; ".join([*said, self.rest] if self.more else said)
+        problems = [str(problem) for problem in self.problems]
+        return "invalid request: " + "; ".join([*problems, self.rest] if self.more else problems)

@@ -1,4 +1,4 @@
-"""Bodies: read strictly (JSON in UTF-8, every key once, no NaN, bounded in depth, keys and values), and written."""
+"""JSON bodies: strict reading (UTF-8, unique keys, no NaN, bounded depth, keys and values), and writing."""
 
 import json
 import math
@@ -9,15 +9,15 @@ import msgspec
 from chronos.api.errors import Malformed
 
 MAX_DEPTH = 64
-MAX_KEYS = 500  # of one object
-BYTES_PER_VALUE = 8  # on average, at least: so many values may be in a body of the largest size
+MAX_KEYS = 500  # per object
+BYTES_PER_VALUE = 8  # on average, at least; it bounds the number of values in a body
 _NESTING = (dict, list)
 _NOT_CANONICAL = object()
 _USUAL_DEPTH = 8
 
 
 def _nested_type(levels: int) -> Any:
-    """The type of what is nested no deeper than this."""
+    """Return the type of a value with at most this many levels."""
     to_plain_json: Any = str | int | float | bool | None
     kind = to_plain_json
     for _ in range(levels):
@@ -25,12 +25,12 @@ def _nested_type(levels: int) -> Any:
     return kind
 
 
-#: Refuses what is nested deeper. Whatever passes need not be gone through once more to see how deep it is.
+#: Rejects deeper values, so that accepted ones need no second pass for their depth.
 _decode_shallow = msgspec.json.Decoder(_nested_type(_USUAL_DEPTH)).decode
 
 
 def read_json(raw: bytes, max_values: int | None = None) -> Any:
-    """The value of a body. Raises ``Malformed`` with what is wrong and where."""
+    """Read a body. Raises ``Malformed`` with the fault and its place."""
     value, is_shallow = _read_canonical(raw)
     if value is _NOT_CANONICAL:
         value, is_shallow = _read_strictly(raw), False
@@ -44,10 +44,10 @@ def read_json(raw: bytes, max_values: int | None = None) -> Any:
 
 
 def _read_canonical(raw: bytes) -> tuple[Any, bool]:
-    """The value of a body that is written the way we write, spaces aside: then it has every key once, and no NaN.
+    """Read a body that is written like ours, spaces aside, and so has unique keys and no NaN.
 
-    And whether it is known to be nested no deeper than usual. It takes a fifth of the time. Whatever is written
-    otherwise is left to the careful reader.
+    Also returns whether its depth is known to be small. Takes a fifth of the time of the strict reader, which gets all
+    other bodies.
     """
     try:
         try:
@@ -64,7 +64,7 @@ def _read_strictly(raw: bytes) -> Any:
     try:
         text = raw.decode()
     except UnicodeDecodeError as error:
-        raise Malformed(f"the body is not UTF-8: byte {error.start} begins no character") from None
+        raise Malformed(f"the body is not UTF-8 at byte {error.start}; send UTF-8") from None
     try:
         value = json.loads(
             text, object_pairs_hook=_reject_duplicates, parse_constant=_reject_constant, parse_float=_read_finite
@@ -75,13 +75,13 @@ def _read_strictly(raw: bytes) -> Any:
         raise _too_deep() from None
     except Malformed:
         raise
-    except ValueError:  # a number of thousands of digits
-        raise Malformed("the body has a number of more than 64 bits; write it as text") from None
+    except ValueError:  # a number with thousands of digits
+        raise Malformed("the body has an integer of more than 64 bits; write it as text") from None
     return value
 
 
 def write_json(data: Any) -> bytes:
-    """The body of an answer. Where it quotes half a character that somebody sent, which JSON can escape, so does it."""
+    """Write a response body. Unpaired surrogates that a client sent are escaped."""
     try:
         return msgspec.json.encode(data)
     except UnicodeEncodeError:
@@ -100,13 +100,13 @@ def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _reject_constant(word: str) -> NoReturn:
-    raise Malformed(f"the body has {word}, which is not JSON")
+    raise Malformed(f"the body has {word}, which is not JSON; use null or text")
 
 
 def _read_finite(text: str) -> float:
     value = float(text)
     if not math.isfinite(value):
-        raise Malformed(f"the body has {text[:32]}, which is more than a number can hold")
+        raise Malformed(f"the body has {text[:32]}, which exceeds the range of a number; write it as text")
     return value
 
 
@@ -121,20 +121,18 @@ def _is_deep(value: Any) -> bool:
 
 
 def _check_size(value: Any, max_values: int | None) -> None:
-    """Raise ``Malformed`` for an object of too many keys, or too many values in all."""
+    """Raise ``Malformed`` for an object with too many keys, or for too many values in total."""
     count, level = 1, [value] if type(value) in _NESTING else []
     while level:
         for item in level:
             if type(item) is dict and len(item) > MAX_KEYS:
-                raise Malformed(
-                    f"an object in the body has {len(item)} keys, allowed {MAX_KEYS}; write a list, or less"
-                )
+                raise Malformed(f"an object in the body has {len(item)} keys, allowed {MAX_KEYS}; use a list")
         count += sum(map(len, level))
         if max_values is not None and count > max_values:
-            raise Malformed(f"the body has more than {max_values} values; send it in parts")
+            raise Malformed(f"the body has more than {max_values:,} values; send it in parts")
         inner = [item.values() if type(item) is dict else item for item in level]
         level = [item for items in inner for item in items if type(item) in _NESTING]
 
 
 def _too_deep() -> Malformed:
-    return Malformed(f"the body is nested deeper than {MAX_DEPTH} levels")
+    return Malformed(f"the body is nested deeper than {MAX_DEPTH} levels; flatten it")

@@ -1,12 +1,12 @@
-"""RFC 7396: a merge patch, on a job as it is answered.
+"""Merge patches (RFC 7396) on a job.
 
-What says the same thing under another name gives way, so that ``{"command": …}`` replaces the tasks of a job instead of
-quarrelling with them.
+A field of a patch replaces fields that mean the same under another name: ``{"command": …}`` replaces the tasks of a job
+instead of conflicting with them.
 """
 
 from typing import Any
 
-#: A field of a patch, and the fields of the answer that it stands in for.
+#: Fields of a patch, and the fields of the job that they replace.
 _REPLACES = {
     **dict.fromkeys(("http", "webhook", "command", "python", "grpc", "wait", "job_type"), ("tasks",)),
     "cron_expression": ("schedule",),
@@ -19,7 +19,7 @@ _REPLACES = {
 
 
 def merge(job: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    """A job with some of its fields changed."""
+    """Apply a merge patch to a job."""
     base = dict(job)
     for name, value in changes.items():
         if value is not None:
@@ -27,12 +27,12 @@ def merge(job: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
                 base.pop(replaced, None)
     schedule = changes.get("schedule")
     if schedule is not None:
-        base.pop("schedule", None)  # another one, not a mixture of both
+        base.pop("schedule", None)  # replaced, not merged
     if isinstance(schedule, dict) and "in" in schedule:
-        base.pop("start", None)  # it is counted from now
+        base.pop("start", None)  # the delay counts from now
     merged: dict[str, Any] = _merge_values(base, changes)
     removed = {name: None for name, value in changes.items() if value is None}
-    return removed | merged  # a name that is no field is refused, though nothing is to stand under it
+    return removed | merged  # keep the nulls, so that unknown names are rejected
 
 
 def _merge_values(target: Any, changes: Any) -> Any:

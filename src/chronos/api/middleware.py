@@ -1,8 +1,8 @@
-"""The way of a request to its handler::
+"""The middleware of every request, and the checks before its handler::
 
-packed? from a browser elsewhere? ─► who is it? ─► within its rate? ─► parameters known? ─► allowed there? ─► handler
-                                                                                                            │
-id, headers, and every error as a problem  ◄────────────────────────────────────────────────────────────────┘
+compressed? cross-site? ─► authenticate ─► rate limit ─► parameters ─► authorize ─► handler
+                                                                                       │
+request id, headers, every error as a problem  ◄───────────────────────────────────────┘
 """
 
 import asyncio
@@ -36,13 +36,17 @@ from chronos.api.handlers.executions import read_execution_id
 from chronos.api.problems import kind_of, problem_response
 from chronos.api.request import REQUEST_ID, REQUEST_INFO, ApiContext, RequestContext, make_forbidden
 from chronos.api.responses import HEADERS, write_within
-from chronos.api.routing import Route, Scope
+from chronos.api.routing import V1, Route, Scope
+from chronos.core.job import DEFAULT_NAMESPACE
 from chronos.errors import NotFound
+from chronos.service.serializers.identifiers import find_name_fault, read_id
 from chronos.store.contract import ExecutionView
 
 log = logging.getLogger("chronos.api")
 _CLIENT_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,128}", re.ASCII)
-_MAX_UNREAD_BYTES = 64 << 10  # of a refused body: so much is still taken in, so that the connection can be kept
+_MAX_UNREAD_BYTES = (
+    64 << 10
+)  # of a refused body: up to this size it is read to the end, so that the connection can be kept
 _SAFE = ("GET", "HEAD", "OPTIONS")
 _SCOPES_WITHOUT_LOOKUP = (Scope.ANYWHERE, Scope.BODY, Scope.EVERYWHERE)
 _X_REQUEST_ID, _HOST, _AUTHORIZATION = istr("X-Request-Id"), istr("Host"), istr("Authorization")
@@ -54,7 +58,7 @@ _CONTENT_ENCODING = istr("Content-Encoding")
 
 
 def make_sender(limit_s: float) -> Middleware:
-    """Return what sends the answer to every request, and hangs up on a client that does not take it in time."""
+    """Return the middleware that sends every response, and aborts if the client does not receive it in time."""
 
     @web.middleware
     async def send(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -71,27 +75,35 @@ async def _write_response(response: web.StreamResponse, request: web.Request) ->
     await response.write_eof()
 
 
-@web.middleware
-async def problem_middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Every request has an id, and every error is a problem that names it."""
+def make_problem_middleware(base_path: str) -> Middleware:
+    """Return the middleware that gives every request an id and turns every error into a problem."""
+
+    @web.middleware
+    async def handle_problems(request: web.Request, handler: Handler) -> web.StreamResponse:
+        return await _handle_problems(request, handler, base_path)
+
+    return handle_problems
+
+
+async def _handle_problems(request: web.Request, handler: Handler, base_path: str) -> web.StreamResponse:
     client_request_id = request.headers.get(_X_REQUEST_ID, "")
     request_id = (
         client_request_id
         if client_request_id and _CLIENT_REQUEST_ID.fullmatch(client_request_id)
         else f"{getrandbits(64):016x}"
-    )  # no secret
+    )  # not secret
     request[REQUEST_ID] = request_id
-    bind_contextvars(request_id=request_id)  # for every line that is logged on its behalf
+    bind_contextvars(request_id=request_id)  # for every log line of this request
     try:
         response = await handler(request)
     except ConnectionError:
-        raise  # nobody is there to be answered
+        raise  # the client is gone
     except web.HTTPException as error:
-        response = _to_problem_response(error, request_id)
-    except Exception as error:  # the last line of defence: it is logged, and answered as 500
+        response = _to_problem_response(error, request_id, base_path)
+    except Exception as error:  # unexpected errors are logged and returned as 500
         if kind_of(error).status == 500:
-            log.exception("a request failed", extra={"request_id": request_id, "path": request.path})
-        response = problem_response(error, request_id)
+            log.exception("request failed", extra={"request_id": request_id, "path": request.path})
+        response = problem_response(error, request_id, base_path)
     if not response.prepared:
         headers = response.headers
         headers[_X_REQUEST_ID] = request_id
@@ -102,26 +114,29 @@ async def problem_middleware(request: web.Request, handler: Handler) -> web.Stre
     return response
 
 
-def _to_problem_response(error: web.HTTPException, request_id: str) -> web.StreamResponse:
-    """What the router says, in our words."""
+def _to_problem_response(error: web.HTTPException, request_id: str, base_path: str) -> web.StreamResponse:
+    """Convert an error of aiohttp to a problem."""
     match error:
         case web.HTTPNotFound():
-            return problem_response(NoRoute("nothing answers at this path; /docs lists what does"), request_id)
+            no_route = NoRoute(f"no route has this path; see {base_path}/docs for all routes")
+            return problem_response(no_route, request_id, base_path)
         case web.HTTPMethodNotAllowed():
             allowed = ", ".join(sorted(error.allowed_methods))
-            response = problem_response(WrongMethod(f"this path takes {allowed}, not {error.method}"), request_id)
+            wrong_method = WrongMethod(f"{error.method} is not allowed here; use {allowed}")
+            response = problem_response(wrong_method, request_id, base_path)
             response.headers["Allow"] = allowed
             return response
         case web.HTTPRequestEntityTooLarge():
-            return problem_response(TooLarge("the body is too large; send it in parts"), request_id)
+            too_large = TooLarge("the body is too large (server.request_limit); send fewer jobs per request")
+            return problem_response(too_large, request_id, base_path)
         case _ if 400 <= error.status < 500:
-            return problem_response(Malformed(error.reason), request_id)
+            return problem_response(Malformed(error.reason), request_id, base_path)
         case _:
             raise error
 
 
 def _has_large_unread_body(request: web.Request) -> bool:
-    """Whether more of a body is still to come than is worth waiting for."""
+    """Return whether too much of the body is still to come to wait for it."""
     if request.content.is_eof():
         return False
     length = request.content_length
@@ -132,7 +147,7 @@ def _has_large_unread_body(request: web.Request) -> bool:
 
 
 def make_handler(route: Route, api: ApiContext) -> Handler:
-    """What is called for a route."""
+    """Return the aiohttp handler of a route."""
     limit_s = api.options.request_timeout_s
 
     async def handle(request: web.Request) -> web.StreamResponse:
@@ -144,8 +159,10 @@ def make_handler(route: Route, api: ApiContext) -> Handler:
                 return await _serve(context)
         except TimeoutError:
             if context.is_reading_body:
-                raise SlowRequest(f"the body did not arrive within {limit_s:g} s") from None
-            raise RequestTimedOut(f"it took longer than {limit_s:g} s; it may have been done all the same") from None
+                raise SlowRequest(f"the body did not arrive within {limit_s:g}s; send it again") from None
+            raise RequestTimedOut(
+                f"the request took longer than {limit_s:g}s; the change may have been made, check before retrying"
+            ) from None
         finally:
             request[REQUEST_INFO] = context.info
 
@@ -180,7 +197,10 @@ async def _serve(context: RequestContext) -> web.StreamResponse:
 
 
 async def _authenticate(context: RequestContext) -> Principal:
-    """Who asks. Raises ``Unauthenticated``, ``LockedOut``, ``TooManyRequests``; wrong credentials leave a trace."""
+    """Return the principal of a request. Raises ``Unauthenticated``, ``LockedOut``, ``TooManyRequests``.
+
+    Wrong credentials are recorded as a failed login.
+    """
     header, address = context.request.headers.get(_AUTHORIZATION), context.address_group
     try:
         principal = await context.api.access.principal(header, address)
@@ -189,20 +209,21 @@ async def _authenticate(context: RequestContext) -> Principal:
         context.api.denials.failed_login(name, scheme, error, address=context.address, counts_as=address)
         raise
     if principal is NO_PRINCIPAL:
-        raise Unauthenticated("send a name and password (Basic) or a token (Bearer)")
+        raise Unauthenticated("no credentials; send a username and password (Basic) or an API token (Bearer)")
     return principal
 
 
 async def _authorize(context: RequestContext) -> None:
-    """Raise unless the caller may do this; look up what the path names on the way."""
+    """Raise unless the principal may call the route. Looks up the job or execution of the path."""
     principal, permission = context.principal, context.route.permission
     match context.route.scope:
         case Scope.ANYWHERE | Scope.BODY:
-            _require(principal, permission, principal.may_somewhere(permission), "here")
+            _require_somewhere(context)
         case Scope.EVERYWHERE:
-            _require(principal, permission, principal.may(permission), "in all namespaces")
+            if not principal.may(permission):
+                raise make_forbidden(principal, permission, everywhere=True)
         case Scope.SEEN:
-            _require(principal, permission, principal.may_somewhere(permission), "here")
+            _require_somewhere(context)
             if context.requested_namespace is not None:
                 context.require(context.requested_namespace)
         case Scope.JOB:
@@ -212,60 +233,77 @@ async def _authorize(context: RequestContext) -> None:
             context.found_view = await _find_execution(context)
 
 
-def _require(principal: Principal, permission: Permission, is_held: bool, where: str) -> None:
-    if permission is not Permission.OPEN and not is_held:
-        raise make_forbidden(principal, permission, where)
+def _require_somewhere(context: RequestContext) -> None:
+    principal, permission = context.principal, context.route.permission
+    if not principal.may_somewhere(permission):
+        has_namespace = any(param.name == "namespace" for param in context.route.query)
+        named = has_namespace and context.text("namespace") != "*" and principal.sees(context.namespace)
+        raise make_forbidden(principal, permission, context.namespace if named else None)
 
 
 async def _find_execution(context: RequestContext) -> ExecutionView:
-    """The execution of the path, to those who see the namespace that its job is in, or was."""
+    """Return the execution of the path, if the principal may see the namespace of its job, which may be deleted."""
     text = context.path("id")
+    if read_id(text) is None:
+        await _hint_at_job(context, text)
     view = await context.api.service.runs.get(read_execution_id(text))
     if context.principal.may(context.route.permission):
         return view
     job = (await context.api.store.names_of([view.execution.job])).get(view.execution.job)
     namespace = None if job is None else job.namespace
     if not (context.principal.may(Permission.VIEW) if namespace is None else context.principal.sees(namespace)):
-        raise NotFound(f'there is no execution "{text[:200]}"')
+        raise NotFound(f'execution "{text[:200]}" not found')
     if namespace is None:
-        raise make_forbidden(context.principal, context.route.permission, "in all namespaces")
+        raise make_forbidden(context.principal, context.route.permission, everywhere=True)
     context.require(namespace)
     return view
 
 
-# --- packed bodies
+async def _hint_at_job(context: RequestContext, name: str) -> None:
+    """Raise ``NotFound`` with a hint if the id of an execution is the name of a job."""
+    namespace = DEFAULT_NAMESPACE
+    if find_name_fault(name) is not None or not context.principal.sees(namespace):
+        return
+    if await context.api.store.job_named(namespace, name) is not None:
+        raise NotFound(
+            f'"{name}" is a job, not an execution; use the id of one of its executions, which '
+            f"GET {context.api.options.base_path}{V1}/jobs/{name}/executions lists"
+        )
+
+
+# --- compressed bodies
 
 
 def refuse_compressed(request: web.Request) -> None:
-    """Raise ``CompressedBody`` for a compressed body: some kilobytes can be unpacked into gigabytes."""
+    """Raise ``CompressedBody`` for a compressed body: a few kilobytes can expand to gigabytes."""
     coding = request.headers.get(_CONTENT_ENCODING)
     if coding is not None and coding.strip().lower() not in ("", "identity") and request.body_exists:
-        raise CompressedBody(f"the body is compressed (Content-Encoding: {coding[:64]}); send it as it is")
+        raise CompressedBody(f"the body is compressed (Content-Encoding: {coding[:64]}); send it uncompressed")
 
 
 # --- browsers
 
 
 def refuse_cross_site(request: web.Request, *, is_open: bool, hosts: tuple[str, ...]) -> None:
-    """Raise ``Forbidden`` for what a page from elsewhere makes a browser send.
+    """Raise ``Forbidden`` for requests that a page of another site makes a browser send.
 
-    A write has to come from a page of this server, or from no page at all. Where nobody is asked who they are, a name
-    that somebody else's DNS points at this machine does not count as this server.
+    A write must come from a page of this server, or from no page. Without authentication, a host name that foreign DNS
+    points at this machine does not count as this server.
     """
     headers = request.headers
     host = headers.get(_HOST, "")
     if request.method not in _SAFE:
         site, origin = headers.get(_SITE), headers.get(_ORIGIN)
         if site not in (None, "same-origin", "none"):
-            raise Forbidden("a page of another site cannot change anything here")
+            raise Forbidden("pages of other sites may not make changes; use a page of this server or an API client")
         if site is None and origin is not None and _authority(origin) != host.lower():
-            raise Forbidden("a page of another origin cannot change anything here")
+            raise Forbidden("pages of other origins may not make changes; use a page of this server or an API client")
     if is_open and _is_loopback(request.remote or "") and not _is_own_host(host, hosts):
-        raise Forbidden(f'this server is not called "{host[:100]}"; call it localhost, or turn authentication on')
+        raise Forbidden(f'unknown host name "{host[:100]}"; use localhost, or enable authentication (auth.type: basic)')
 
 
 def _authority(origin: str) -> str | None:
-    """Host and port of an origin; None: it makes no sense."""
+    """Return host and port of an origin; None if it is invalid."""
     try:
         return urlsplit(origin).netloc.lower()
     except ValueError:

@@ -1,4 +1,4 @@
-"""Cursors of lists as clients see them: opaque text, checked before the store is asked."""
+"""Cursors of lists: opaque text, validated before the store is called."""
 
 import base64
 import binascii
@@ -10,12 +10,12 @@ _SEPARATOR = b"\0"
 
 
 def write_cursor(cursor: bytes | None) -> str | None:
-    """A cursor of the store for the next request."""
+    """Encode a cursor of the store."""
     return None if cursor is None else base64.urlsafe_b64encode(cursor).rstrip(b"=").decode()
 
 
 def read_id_cursor(text: str | None) -> bytes | None:
-    """A cursor of a list that is ordered by ids."""
+    """Decode a cursor of a list that is ordered by id."""
     cursor = _decode(text)
     if cursor is not None and len(cursor) != ID_BYTES:
         raise _invalid_cursor()
@@ -23,7 +23,7 @@ def read_id_cursor(text: str | None) -> bytes | None:
 
 
 def read_name_cursor(text: str | None) -> bytes | None:
-    """A cursor of a list that is ordered by namespace and name."""
+    """Decode a cursor of a list that is ordered by namespace and name."""
     cursor = _decode(text)
     if cursor is None:
         return None
@@ -42,4 +42,4 @@ def _decode(text: str | None) -> bytes | None:
 
 
 def _invalid_cursor() -> Malformed:
-    return Malformed("the cursor is none of this list; take next_cursor of the page before, or leave it out")
+    return Malformed("invalid cursor for this list; use next_cursor of the previous page, or leave it out")

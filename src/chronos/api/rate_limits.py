@@ -1,4 +1,4 @@
-"""How much one client may ask for: submissions a second. Memory stays bounded: the clients heard of last are kept."""
+"""Rate limits per client. Memory is bounded: only the most recent clients are kept."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
@@ -14,37 +14,35 @@ V = TypeVar("V")
 
 
 class RecentClients(Generic[V]):
-    """A bounded map: when it is full, what was not touched longest goes."""
+    """A bounded map that drops the least recently used entry when it is full."""
 
     def __init__(self, capacity: int = MAX_CLIENTS) -> None:
         self._capacity = capacity
         self._values: OrderedDict[Hashable, V] = OrderedDict()
 
     def get(self, key: Hashable) -> V | None:
-        """What is held under a key."""
+        """Return the value of a key, and mark it as recently used."""
         value = self._values.get(key)
         if value is not None:
             self._values.move_to_end(key)
         return value
 
     def put(self, key: Hashable, value: V) -> None:
-        """Hold something."""
+        """Set the value of a key."""
         self._values[key] = value
         self._values.move_to_end(key)
         if len(self._values) > self._capacity:
             self._values.popitem(last=False)
 
     def drop(self, key: Hashable) -> None:
-        """Forget one."""
         self._values.pop(key, None)
 
     def drop_where(self, matches: Callable[[Hashable], bool]) -> None:
-        """Forget all whose keys are wanted."""
+        """Drop all entries whose keys match."""
         for key in [key for key in self._values if matches(key)]:
             del self._values[key]
 
     def clear(self) -> None:
-        """Forget all."""
         self._values.clear()
 
     def __len__(self) -> int:
@@ -58,7 +56,9 @@ class _Bucket:
 
 
 class RateLimit:
-    """A bucket a client, which fills at ``per_s`` and holds what comes in a second (at least one). None: no limit."""
+    """A token bucket per client, refilled at ``per_s``. It holds one second's worth, at least one token. None: no
+    limit.
+    """
 
     def __init__(self, per_s: float | None) -> None:
         self._per_s = per_s
@@ -70,7 +70,7 @@ class RateLimit:
         return self._per_s is not None
 
     def take(self, client: str, now_us: int) -> None:
-        """Raise ``TooManyRequests`` when the client's bucket is empty."""
+        """Take a token of the client. Raises ``TooManyRequests`` if its bucket is empty."""
         if self._per_s is None:
             return
         bucket = self._buckets.get(client) or _Bucket(self._capacity, now_us)
@@ -80,5 +80,6 @@ class RateLimit:
         self._buckets.put(client, bucket)
         if bucket.tokens < 1:
             wait_s = (1 - bucket.tokens) / self._per_s if self._per_s else 60.0
-            raise TooManyRequests(f"a client may submit {self._per_s:g} times a second; try again later", wait_s)
+            limit = f"{self._per_s:g} requests per second (queue.submit_rate)"
+            raise TooManyRequests(f"more than {limit} from this client; try again later", wait_s)
         bucket.tokens -= 1

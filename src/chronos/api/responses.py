@@ -1,4 +1,4 @@
-"""Answers: JSON, entity tags, and what If-Match means."""
+"""Responses: JSON, entity tags and the rules of If-Match."""
 
 import asyncio
 import re
@@ -16,7 +16,7 @@ from chronos.core.job import Job
 from chronos.errors import Conflict
 from chronos.service.serializers import write_job
 
-#: What every answer carries, unless it says something else.
+#: Default headers of every response.
 HEADERS = (
     (istr("Cache-Control"), "no-store"),
     (istr("Content-Security-Policy"), "default-src 'none'; frame-ancestors 'none'"),
@@ -28,12 +28,12 @@ _TAG = re.compile(r'(?:W/)?"([\x21\x23-\x7e]*)"|([0-9]+(?:-[0-9]+)?)', re.ASCII)
 
 
 def json_response(data: Any, *, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
-    """Something as JSON."""
+    """Return a JSON response."""
     return web.Response(status=status, body=write_json(data), content_type=JSON, headers=headers)
 
 
 async def write_within(limit_s: float, request: web.Request, write: Awaitable[None]) -> None:
-    """Wait no longer than this for a client to take what is written to it; hang up on one that does not."""
+    """Wait for a write to the client, and abort the connection after ``limit_s``."""
     try:
         async with asyncio.timeout(limit_s):
             await write
@@ -43,14 +43,14 @@ async def write_within(limit_s: float, request: web.Request, write: Awaitable[No
 
 
 def to_etag(job: Job) -> str:
-    """The version of a job as an entity tag. A name that was deleted and created anew counts its versions anew."""
+    """Return the ETag of a job: its version. A job created again under the same name counts its versions from one."""
     return f'"{job.version}"' if job.incarnation == 1 else f'"{job.version}-{job.incarnation}"'
 
 
 async def job_response(
     context: RequestContext, job: Job, *, status: int = 200, extra: dict[str, Any] | None = None
 ) -> web.Response:
-    """One job with its last execution."""
+    """Return a job with its last execution."""
     last = (await context.api.service.runs.latest_json([job])).get(job.id)
     return json_response(
         write_job(job, last_execution=last) | (extra or {}), status=status, headers={"ETag": to_etag(job)}
@@ -58,22 +58,22 @@ async def job_response(
 
 
 async def read_expected_version(context: RequestContext, job: Job | None) -> int | None:
-    """The version that a change is made from: that of the job, when the client said which it knows, else None.
+    """Return the version that a change is based on, or None if the client sent no If-Match.
 
-    Raises ``StaleVersion`` when the client knows another one.
+    Raises ``StaleVersion`` if If-Match names another version.
     """
     tags = read_if_match(context)
     if tags is None:
         return None
     if job is None:
-        raise StaleVersion("it does not exist any more; leave If-Match out to create it")
+        raise StaleVersion("the job was deleted since you read it; leave If-Match out to create it")
     if "*" in tags or to_etag(job).strip('"') in tags:
         return job.version
     raise await make_stale_error(context, job, tags)
 
 
 async def make_stale_error(context: RequestContext, job: Job, tags: list[str]) -> StaleVersion:
-    """The sentence for somebody whose knowledge is old."""
+    """Return the error for a client that read an older version."""
     versions = await context.api.store.versions(job.id, limit=1)
     author = f", by {versions[0].author}" if versions else ""
     known = ", ".join(f"v{tag}" for tag in tags)[:64] or "none"
@@ -81,7 +81,7 @@ async def make_stale_error(context: RequestContext, job: Job, tags: list[str]) -
 
 
 async def to_stale_if_changed(context: RequestContext, known: int | None, error: Conflict) -> Conflict:
-    """What to answer to a conflict: ``StaleVersion`` where the job has another version than the client knows."""
+    """Return ``StaleVersion`` instead of ``error`` if the job is no longer at the client's version."""
     current = (await context.api.store.jobs_by_id([context.job.id])).get(context.job.id)
     return (
         error
@@ -91,7 +91,7 @@ async def to_stale_if_changed(context: RequestContext, known: int | None, error:
 
 
 def read_if_match(context: RequestContext) -> list[str] | None:
-    """The tags of If-Match; None: it was not sent."""
+    """Read the tags of If-Match; None if the header is absent."""
     header = context.request.headers.get("If-Match")
     if header is None:
         return None
@@ -101,6 +101,6 @@ def read_if_match(context: RequestContext) -> list[str] | None:
     for part in header.split(","):
         match = _TAG.fullmatch(part.strip())
         if match is None or len(tags) == 16:
-            raise Malformed('If-Match has to be the ETag of an answer, like "7"')
+            raise Malformed('invalid If-Match; send the ETag of a response, like "7"')
         tags.append(match.group(1) if match.group(1) is not None else match.group(2))
     return tags

@@ -1,6 +1,6 @@
 """Routes, and the decorators that declare them above their handlers.
 
-The routing, the permission check and the documentation all follow from the declared routes.
+Routing, the permission check and the documentation are all derived from the declared routes.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -24,19 +24,19 @@ Schema = Mapping[str, Any]
 
 
 class Scope(Enum):
-    """Where the permission of a route has to be held, and what is looked up before its handler is called."""
+    """Where the permission of a route must be held, and what is looked up before its handler is called."""
 
-    ANYWHERE = "anywhere"  # in some namespace: it shows nothing of any
-    EVERYWHERE = "everywhere"  # in all of them
-    SEEN = "seen"  # a list over namespaces: what the caller may not see is left out
-    BODY = "body"  # the handler asks for each job of the body, with ``Call.require``
-    JOB = "job"  # in that of the job that the path names
-    EXECUTION = "execution"  # in that of the execution's job
+    ANYWHERE = "anywhere"  # in any namespace: the route reveals nothing of them
+    EVERYWHERE = "everywhere"  # in all namespaces
+    SEEN = "seen"  # a list over namespaces, without those that the caller may not see
+    BODY = "body"  # the handler checks each job of the body with ``RequestContext.require``
+    JOB = "job"  # in the namespace of the job in the path
+    EXECUTION = "execution"  # in the namespace of the execution's job
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Param:
-    """One query parameter."""
+    """A query parameter of a route."""
 
     name: str
     description: str
@@ -44,18 +44,18 @@ class Param:
 
     @property
     def is_repeatable(self) -> bool:
-        """Whether it may be given more than once."""
+        """Whether the parameter may be given more than once."""
         return self.schema.get("type") == "array"
 
 
 def ref(name: str) -> Schema:
-    """A schema of the document, by its name."""
+    """Return a reference to a schema of the document."""
     return {"$ref": f"#/components/schemas/{name}"}
 
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """The body that a route takes."""
+    """The body of a request."""
 
     schema: Schema
     example: Any
@@ -64,7 +64,7 @@ class Body:
 
     @classmethod
     def of_fields(cls, properties: Mapping[str, Schema], *, required: tuple[str, ...] = (), example: Any) -> Self:
-        """An object with these fields and no others. The body may be left out where no field is required."""
+        """Return a body with exactly these fields. It is optional if no field is required."""
         required_fields = {"required": list(required)} if required else {}
         schema = {"type": "object", **required_fields, "additionalProperties": False, "properties": properties}
         return cls(schema, example, required=bool(required))
@@ -72,7 +72,7 @@ class Body:
 
 @dataclass(frozen=True, slots=True)
 class ResponseDoc:
-    """The documentation of a response that is not a refusal."""
+    """The documentation of a successful response."""
 
     description: str
     schema: Schema | None = None
@@ -81,7 +81,7 @@ class ResponseDoc:
 
     @classmethod
     def list_of(cls, name: str, *items: Any, description: str) -> Self:
-        """A whole list of a named schema, with example items."""
+        """Document a complete list of a schema, with example items."""
         properties = {"items": {"type": "array", "items": ref(name)}}
         return cls(
             description, {"type": "object", "required": ["items"], "properties": properties}, {"items": list(items)}
@@ -89,10 +89,13 @@ class ResponseDoc:
 
     @classmethod
     def page_of(cls, name: str, *items: Any, description: str = "a page") -> Self:
-        """A page of a list of a named schema, with example items."""
+        """Document a page of a list, with example items."""
         properties = {
             "items": {"type": "array", "items": ref(name)},
-            "next_cursor": {"type": ["string", "null"], "description": "asks for the next page; null: there is none"},
+            "next_cursor": {
+                "type": ["string", "null"],
+                "description": "the `cursor` of the next page; null on the last page",
+            },
         }
         schema = {"type": "object", "required": ["items", "next_cursor"], "properties": properties}
         return cls(description, schema, {"items": list(items), "next_cursor": None})
@@ -112,37 +115,37 @@ class Route:
     returns: Mapping[int, ResponseDoc]
     query: tuple[Param, ...] = ()
     body: Body | None = None
-    honours_if_match: bool = False  # If-Match is honoured
-    idempotent_by_key: bool = False  # Idempotency-Key is honoured
-    can_conflict: bool = True  # a write may be refused for the state that things are in
-    is_rate_limited: bool = False  # counts against a client's rate
-    is_stream: bool = False  # goes on for as long as the client listens
+    honours_if_match: bool = False
+    idempotent_by_key: bool = False  # honours Idempotency-Key
+    can_conflict: bool = True  # of a write: it can be refused because of the current state
+    is_rate_limited: bool = False  # counts against the client's submit rate
+    is_stream: bool = False  # responds for as long as the client listens
 
     @property
     def writes(self) -> bool:
         return self.method != "GET"
 
 
-NAMESPACE = Param(name="namespace", description='the namespace of a name; "default" without it', schema=ref("Name"))
+NAMESPACE = Param(name="namespace", description='the namespace of the job; "default" if not given', schema=ref("Name"))
 NAMESPACE_FILTER = Param(
-    name="namespace", description="only of this namespace; all that you may see without it", schema=ref("Name")
+    name="namespace", description="only this namespace; by default all that you may see", schema=ref("Name")
 )
 LIMIT = Param(
     name="limit",
-    description="how many at most",
+    description="the maximum number of items",
     schema={"type": "integer", "minimum": 1, "maximum": 1000, "default": 100},
 )
 CURSOR = Param(
-    name="cursor", description="`next_cursor` of the page before", schema={"type": "string", "maxLength": 2048}
+    name="cursor", description="`next_cursor` of the previous page", schema={"type": "string", "maxLength": 2048}
 )
 DRY_RUN = Param(
     name="dry_run", description="check everything, change nothing", schema={"type": "boolean", "default": False}
 )
-DRY_RUN_RESPONSE = ResponseDoc("of a dry run", ref("Anything"), {"dry_run": True})
+DRY_RUN_RESPONSE = ResponseDoc("the result of a dry run", ref("Anything"), {"dry_run": True})
 
 
 class RouteOptions(TypedDict, total=False):
-    """The fields of a ``Route`` that a decorator takes. ``RouteTable`` fills in what is left out."""
+    """The fields of a ``Route`` that a decorator accepts. ``RouteTable`` fills in the rest."""
 
     permission: Required[Permission]
     summary: Required[str]
@@ -159,7 +162,7 @@ class RouteOptions(TypedDict, total=False):
 
 
 class RouteTable:
-    """The routes of a module, by handler and in the order of their declaration.
+    """The routes of a module, by handler, in declaration order.
 
     Defaults of a route:
 
@@ -174,23 +177,23 @@ class RouteTable:
         self._tag, self._base, self._scope = tag, base, scope
 
     def get(self, path: str, **options: Unpack[RouteOptions]) -> Decorator:
-        """Declare what GET does at a path."""
+        """Declare the GET handler of a path."""
         return self._declare("GET", path, options)
 
     def post(self, path: str, **options: Unpack[RouteOptions]) -> Decorator:
-        """Declare what POST does at a path."""
+        """Declare the POST handler of a path."""
         return self._declare("POST", path, options)
 
     def put(self, path: str, **options: Unpack[RouteOptions]) -> Decorator:
-        """Declare what PUT does at a path."""
+        """Declare the PUT handler of a path."""
         return self._declare("PUT", path, options)
 
     def patch(self, path: str, **options: Unpack[RouteOptions]) -> Decorator:
-        """Declare what PATCH does at a path."""
+        """Declare the PATCH handler of a path."""
         return self._declare("PATCH", path, options)
 
     def delete(self, path: str, **options: Unpack[RouteOptions]) -> Decorator:
-        """Declare what DELETE does at a path."""
+        """Declare the DELETE handler of a path."""
         return self._declare("DELETE", path, options)
 
     def _declare(self, method: str, path: str, options: RouteOptions) -> Decorator:

@@ -63,7 +63,7 @@ class UpdatePolicy(StrEnum):
 
 
 class Retry(Definition, frozen=True, kw_only=True):
-    """Which failures are retried, how often and when. ``max_attempts`` 1 means no retries."""
+    """Which failures are retried, how often and when. ``max_attempts``: 1 means no retries, UNLIMITED no limit."""
 
     max_attempts: int | None = None
     initial_us: int | None = None

@@ -59,7 +59,7 @@ class AttemptStatus(IntEnum):
 
 
 class Cause(IntEnum):
-    """Why an execution exists. Only scheduled executions may be skipped."""
+    """Why an execution exists. Only a scheduled one may be skipped for overlap."""
 
     SCHEDULE = 1
     RECOVERY = 2

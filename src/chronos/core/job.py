@@ -131,7 +131,7 @@ def ensure_readable(spec: JobSpec) -> JobSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A job in the store: identity, current version, state and next instant."""
+    """A job in the store: its identity, current version, state and next instant."""
 
     id: bytes
     namespace: str

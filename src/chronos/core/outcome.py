@@ -24,7 +24,7 @@ class Failed:
     error: str
     kinds: tuple[str, ...] = ()
     worth_retrying: bool = True  # False: the target knows that another attempt would fail too
-    retry_after_us: int | None = None  # the target's wish for the next attempt; None: the backoff
+    retry_after_us: int | None = None  # the delay that the target asks for; None: the backoff
     traceback: str | None = field(default=None, compare=False)  # of a Python function that raised; logged, not stored
 
     def __post_init__(self) -> None:

@@ -342,7 +342,8 @@ def _explain_missed(effective: EffectiveSettings, end_us: int, at_least: int | N
             rule = "runs only the last missed run"
         case RecoveryStrategy.BOUNDED:
             age = format_duration(effective.recovery_max_age_us, exact=True)
-            rule = f"runs at most {effective.recovery_max_count} missed runs, none older than {age}"
+            count = effective.recovery_max_count
+            rule = f"runs at most {count} missed run{'' if count == 1 else 's'}, none older than {age}"
         case RecoveryStrategy.SKIP | RecoveryStrategy.ALL:
             rule = "does not run missed runs"
         case _:

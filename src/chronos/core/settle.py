@@ -2,8 +2,9 @@
 
 ::
 
-    begin ─► Step ─► the engine starts, cancels, waits ─► apply_outcome · wake_tasks · end_running_tasks · stop ─► Step
-                                                                                                    … ─► Step with end
+    begin ─► Step ─► the engine starts, cancels or waits ─► event ─► Step ─► … ─► Step with ``end``
+
+    events: apply_outcome, wake_tasks, end_running_tasks, stop
 
 A ``Step`` carries the new state, to be stored. The execution then continues (tasks run or must be started), sleeps (no
 task runs, so it may be suspended until ``wake_us`` or a signal), or ends with a status and a reason.

@@ -57,7 +57,7 @@ class SchedulerInitializationFailed(SchedulerEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerStopRequested(SchedulerEvent):
-    """``stop`` was called."""
+    """``stop`` was called on the scheduler."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +85,7 @@ class TaskRunStarted(TaskEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskRunCompleted(TaskEvent):
-    """The callback returned."""
+    """The callback of a task returned."""
 
     duration: timedelta
 

@@ -52,7 +52,7 @@ async def start_engine(store: Store, clock: Clock, callbacks: CallbackRunner, id
 async def watch_engine(engine: Engine) -> None:
     """Log an error if the engine fails, because no task runs after that."""
     try:
-        await engine.failed()
+        await engine.wait_until_stopped()
     except asyncio.CancelledError:
         return  # the scheduler stops
     except Exception:  # noqa: BLE001 - any error is logged

@@ -192,7 +192,7 @@ def _find_cursor_us(desired: DesiredTask, job: Job, attempts: Mapping[str, int |
 
 
 def _skip_missed(desired: DesiredTask, job: Job, attempts: Mapping[str, int | None], now_us: int) -> SetJobState | None:
-    """The command that skips the missed occurrences of an unchanged task that never ran; None where there are none.
+    """The command that skips the missed occurrences of an unchanged task that never ran, if it missed any.
 
     A task that was paused or disabled by hand stays so.
     """

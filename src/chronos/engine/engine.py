@@ -169,7 +169,7 @@ class Engine:
             return
 
     async def _finish_claims_and_admissions(self) -> None:
-        """Let a pending claim or admission finish, so that the node knows what it was given."""
+        """Let a pending claim or admission finish, so that the node knows its executions."""
         self._dispatcher.claim_soon()
         self._admission.look_soon()
         self._admission.recovery_loop.close()
@@ -177,7 +177,10 @@ class Engine:
             await asyncio.wait(self._claim_and_admission_tasks, timeout=_LAST_CLAIM_TIMEOUT_S)
 
     async def _release_held(self) -> None:
-        """Release what the store still assigns to this node: it never started, so other nodes may run it now."""
+        """Release executions that the store still assigns to this node.
+
+        They never started, so other nodes may run them now.
+        """
         try:
             held = await self._store.held_by(self.node.number)
             if held:
@@ -195,7 +198,7 @@ class Engine:
             await asyncio.gather(loops, return_exceptions=True)
         await self._executor.drop_all()
 
-    async def failed(self) -> None:
+    async def wait_until_stopped(self) -> None:
         """Wait until the engine has stopped. Raises the error that stopped it, if ``stop`` did not."""
         if self._loops is not None:
             await asyncio.shield(self._loops)
@@ -244,7 +247,7 @@ class Engine:
                     loops.create_task(self._admission.run(), name="chronos-admission")
                 )
                 recovery = self._admission.recovery_loop.run()
-                self._claim_and_admission_tasks.append(loops.create_task(recovery, name="chronos-catching-up"))
+                self._claim_and_admission_tasks.append(loops.create_task(recovery, name="chronos-recovery"))
 
     def _set_peers(self, peers: tuple[int, ...]) -> None:
         self._admission.peers = peers

@@ -34,7 +34,7 @@ class HeldWork(Protocol):
     """The work that the node holds, as the heartbeat sees it."""
 
     def reconcile(self, held: list[HeldExecution]) -> None:
-        """Compare the running work with what the store assigns to this node."""
+        """Compare the running work with the executions that the store assigns to this node."""
 
     def kill_all(self, reason: str) -> None:
         """Kill all work without settling it: it no longer belongs to this node."""

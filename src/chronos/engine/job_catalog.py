@@ -68,7 +68,7 @@ class CatalogEntry:
         return build_lane(self.spec, self.effective)
 
     def precompute(self) -> None:
-        """Compute now what the start of an execution will need. Raises ``Invalid``."""
+        """Compute in advance the values that the start of an execution needs. Raises ``Invalid``."""
         _ = self.lane, self.may_queue, self.can_use_fast_path and self.timeout_us
 
     @_lazy

@@ -17,7 +17,7 @@ from chronos.timers import Timers
 
 @dataclass(slots=True, kw_only=True)
 class NodeContext:
-    """What all loops and executions of one node share."""
+    """The parts that all loops and executions of one node share."""
 
     store: Store
     clock: NodeClock

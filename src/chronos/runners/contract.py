@@ -135,4 +135,4 @@ class Runner(Protocol):
         """Make the attempt. Errors of the work are outcomes (``Failed``), never exceptions."""
 
     async def close(self) -> None:
-        """Release what is kept between calls: pools, workers, connections. Idempotent."""
+        """Release pools, workers and connections that are kept between calls. Idempotent."""

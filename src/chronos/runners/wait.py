@@ -1,4 +1,4 @@
-"""The ``wait`` target: a durable wait. The runner only returns what to wait for; a wait holds no slot."""
+"""The ``wait`` target: a durable wait. The runner only returns the time or signal; a wait holds no slot."""
 
 from collections.abc import Mapping
 from typing import Any

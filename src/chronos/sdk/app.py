@@ -351,15 +351,15 @@ class Chronos(OnHomeLoop):
     def get(self, name: str) -> JobHandle:
         """The handle of a job of the store, by its name. Another program may have declared it.
 
-        Does not read the store: methods of the handle raise ``NotFound`` if there is no such job.
+        Does not read the store: methods of the handle raise ``NotFound`` if the store lacks the job.
         """
         return self._handles.get(name) or JobHandle(self._runtime, name)
 
     def get_run(self, id: str) -> Run:
         """The handle of a run, by its id.
 
-        Does not read the store: methods of the handle raise ``NotFound`` if there is no such run. Raises ``NotFound``
-        for text that is not an id.
+        Does not read the store: methods of the handle raise ``NotFound`` if the store lacks the run.
+        Raises ``NotFound`` for text that is not an id.
         """
         return Run(self._runtime, read_execution_id(id), "")
 

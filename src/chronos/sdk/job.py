@@ -72,7 +72,7 @@ class JobHandle(OnHomeLoop):
         - ``reason``: a sentence for the history.
 
         Returns one ``Run`` per instant. When the job's queue is full, the call waits for room. Raises ``Unavailable``
-        when there is no room for a minute; its message names the instant to continue from.
+        when the queue stays full for a minute; its message names the instant to continue from.
         """
         session = await self._runtime.session()
         to_us = to_instant_us(end, "end")

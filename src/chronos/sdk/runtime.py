@@ -198,7 +198,7 @@ class Runtime:
     async def wait_for_engine_end(self) -> None:
         """Wait until the engine ends. Raises the error that ended it, if there was one."""
         if self._opening is not None and (engine := (await self._opening).engine) is not None:
-            await engine.failed()
+            await engine.wait_until_stopped()
 
     async def end_grace_period(self) -> None:
         """During a stop: force running executions to end now."""

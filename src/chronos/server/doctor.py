@@ -25,7 +25,7 @@ MAX_SKEW_S = 1.0  # with a larger skew, a node neither admits nor claims
 _REPLY_TIMEOUT_S = 10.0  # the server itself waits 5 s for its store
 _MAX_REPLY_BYTES = 1 << 16
 MAX_NAMED_JOBS = 20  # in a finding about unsupported fields
-MIN_FREE_BYTES = 512 << 20  # of disk space
+MIN_FREE_BYTES = 512 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

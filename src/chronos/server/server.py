@@ -147,7 +147,7 @@ class Server:
     async def failed(self) -> None:
         """Wait until the engine ends. Raises the error that ended it, if any."""
         if self._engine is not None:
-            await self._engine.failed()
+            await self._engine.wait_until_stopped()
 
     async def _stop(self) -> None:
         self._draining = True

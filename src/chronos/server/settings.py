@@ -81,12 +81,12 @@ def number(minimum: float) -> Reader:
 
     def read(value: Any) -> float:
         try:
-            found = math.nan if isinstance(value, bool) else float(value)
+            parsed = math.nan if isinstance(value, bool) else float(value)
         except (TypeError, ValueError):
-            found = math.nan
-        if not math.isfinite(found) or found < minimum:
+            parsed = math.nan
+        if not math.isfinite(parsed) or parsed < minimum:
             raise Invalid(f"expected a number, at least {minimum:g}")
-        return found
+        return parsed
 
     return read
 
@@ -95,10 +95,10 @@ def optional_rate(value: Any) -> float | None:
     """A number per second; empty or ``null`` means unlimited."""
     if value is None or value in ("", "null"):
         return None
-    found = number(0)(value)
-    if not found:
+    rate = number(0)(value)
+    if not rate:
         raise Invalid("expected a number above 0, or nothing")
-    return float(found)
+    return float(rate)
 
 
 def duration(value: Any) -> float:
@@ -106,12 +106,12 @@ def duration(value: Any) -> float:
     try:
         # The value of a variable is always text, even if it is a number.
         is_number = _is_digits(value) if isinstance(value, str) else not isinstance(value, bool)
-        found = float(value) if is_number else read_duration_us(text(value)) / SECOND_US
+        seconds = float(value) if is_number else read_duration_us(text(value)) / SECOND_US
     except (TypeError, ValueError, OverflowError):
-        found = math.nan
-    if not 0 <= found <= _YEAR_S:
+        seconds = math.nan
+    if not 0 <= seconds <= _YEAR_S:
         raise Invalid("expected a duration such as 30s, 5m or 1h30m")
-    return found
+    return seconds
 
 
 def size(value: Any) -> int:
@@ -128,18 +128,18 @@ def size(value: Any) -> int:
 
 def folder(value: Any) -> str:
     """The path of a folder, other than the root."""
-    found = text(value)
-    if not found.strip("/") or "\0" in found:
+    path = text(value)
+    if not path.strip("/") or "\0" in path:
         raise Invalid("expected the path of a folder, such as /var/lib/chronos")
-    return found
+    return path
 
 
 def url_path(value: Any) -> str:
     """The path of a URL, such as ``/metrics``."""
-    found = text(value)
-    if _PATH.fullmatch(found) is None:
+    path = text(value)
+    if _PATH.fullmatch(path) is None:
         raise Invalid("expected a path such as /metrics")
-    return found
+    return path
 
 
 def one_of(*allowed: str) -> Reader:
@@ -157,10 +157,10 @@ def texts(value: Any) -> tuple[str, ...]:
     """A list of texts; in a variable separated by commas, or as JSON."""
     if isinstance(value, str):
         try:
-            found = json.loads(value)
+            items = json.loads(value)
         except ValueError:
-            found = None
-        value = found if isinstance(found, list) else [part.strip() for part in value.split(",") if part.strip()]
+            items = None
+        value = items if isinstance(items, list) else [part.strip() for part in value.split(",") if part.strip()]
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise Invalid("expected a list of texts")
     return tuple(value)
@@ -170,20 +170,20 @@ def optional_texts(value: Any) -> tuple[str, ...] | None:
     """A list of at least one text; empty or ``null`` means all."""
     if value is None or value in ("", "null"):
         return None
-    found = texts(value)
-    if not found:
+    items = texts(value)
+    if not items:
         raise Invalid("expected a list of at least one text, or nothing")
-    return found
+    return items
 
 
 def texts_of(*allowed: str) -> Reader:
     """Return a reader of a list of allowed words."""
 
     def read(value: Any) -> tuple[str, ...]:
-        found = texts(value)
-        if not set(found) <= set(allowed):
+        items = texts(value)
+        if not set(items) <= set(allowed):
             raise Invalid(f"expected a list of {', '.join(allowed)}")
-        return found
+        return items
 
     return read
 
@@ -199,13 +199,13 @@ def limits(value: Any) -> dict[str, int]:
 
 def networks(value: Any) -> tuple[str, ...]:
     """IP addresses and networks."""
-    found = texts(value)
-    for network in found:
+    items = texts(value)
+    for network in items:
         try:
             ipaddress.ip_network(network)
         except ValueError:
             raise Invalid("expected addresses or networks, such as 10.0.0.1 or 10.0.0.0/8") from None
-    return found
+    return items
 
 
 def mapping(value: Any) -> dict[str, Any]:

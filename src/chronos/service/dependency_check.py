@@ -38,7 +38,7 @@ async def check_dependencies(store: Store, drafts: Sequence[Draft]) -> None:
 
 
 async def _find_cycle(draft: Draft, upstream: _Upstream) -> list[str]:
-    """Return the path from a job back to itself, downstream first; empty if there is no cycle."""
+    """Return the path from a job back to itself, downstream first; empty without a cycle."""
     came_from: dict[str, str] = {}
     stack = [draft.name]
     while stack:

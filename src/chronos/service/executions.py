@@ -137,45 +137,45 @@ class ExecutionService:
     async def get_json(self, execution: str | bytes) -> dict[str, Any]:
         """Return an execution as JSON, with tasks, attempts and report."""
         view = await self.get(execution)
-        one = view.execution
-        job, spec = await self._load_job_and_spec(one)
+        record = view.execution
+        job, spec = await self._load_job_and_spec(record)
         answer = write_execution(
             view,
-            job_name=await self._deleted_job_name(one.job) if job is None else job.name,
+            job_name=await self._deleted_job_name(record.job) if job is None else job.name,
             tasks=() if spec is None else [task.name for task in spec.tasks],
-            nodes=await self._node_names([one.node, *(attempt.node for attempt in view.attempts)]),
-            report=None if spec is None else self._plain_report(one, spec),
+            nodes=await self._node_names([record.node, *(attempt.node for attempt in view.attempts)]),
+            report=None if spec is None else self._plain_report(record, spec),
         )
-        if job is not None and job.version != one.job_version and not isinstance(job.spec, Unreadable):
+        if job is not None and job.version != record.job_version and not isinstance(job.spec, Unreadable):
             current_tasks = {task.name for task in job.spec.tasks}
             for task in answer["tasks"]:
                 if task["name"] not in current_tasks:
                     task["retired"] = True  # the job no longer has this task
         return answer
 
-    async def report(self, one: Execution) -> Report | None:
+    async def report(self, execution: Execution) -> Report | None:
         """Return the report of an execution; None if it is in progress or its job is unknown."""
-        stored = read_detail(one).report
-        if stored is not None or one.status is not Status.SUCCEEDED:
+        stored = read_detail(execution).report
+        if stored is not None or execution.status is not Status.SUCCEEDED:
             return stored
-        _, spec = await self._load_job_and_spec(one)
-        return None if spec is None else self._plain_report(one, spec)
+        _, spec = await self._load_job_and_spec(execution)
+        return None if spec is None else self._plain_report(execution, spec)
 
-    async def _load_job_and_spec(self, one: Execution) -> tuple[Job | None, JobSpec | None]:
+    async def _load_job_and_spec(self, execution: Execution) -> tuple[Job | None, JobSpec | None]:
         """Return the job of an execution, and the spec that it ran; None for what is deleted."""
-        job = (await self._store.jobs_by_id([one.job])).get(one.job)
-        if job is not None and job.version == one.job_version:
+        job = (await self._store.jobs_by_id([execution.job])).get(execution.job)
+        if job is not None and job.version == execution.job_version:
             return job, job.spec
-        key = (one.job, one.job_version)
+        key = (execution.job, execution.job_version)
         return job, (await self._store.specs_at([key])).get(key)
 
-    def _plain_report(self, one: Execution, spec: JobSpec) -> Report | None:
+    def _plain_report(self, execution: Execution, spec: JobSpec) -> Report | None:
         """Build the report of a plain success, for which none is stored."""
-        if one.status is not Status.SUCCEEDED or len(spec.tasks) != 1 or one.started_us is None:
+        if execution.status is not Status.SUCCEEDED or len(spec.tasks) != 1 or execution.started_us is None:
             return None
-        result = read_detail(one).result
+        result = read_detail(execution).result
         return build_first_success_report(
-            self._jobs.layout(spec), one.started_us, one.finished_us or one.started_us, result
+            self._jobs.layout(spec), execution.started_us, execution.finished_us or execution.started_us, result
         )
 
     async def list(
@@ -204,10 +204,12 @@ class ExecutionService:
 
     async def latest_json(self, jobs: Sequence[Job]) -> dict[bytes, dict[str, Any]]:
         """Return the newest execution of each job as JSON, including skipped ones. Jobs without any are left out."""
-        found = await self._store.latest([job.id for job in jobs])
-        nodes = await self._node_names([execution.node for execution in found.values()])
+        executions = await self._store.latest([job.id for job in jobs])
+        nodes = await self._node_names([execution.node for execution in executions.values()])
         return {
-            job.id: write_execution(found[job.id], job_name=job.name, nodes=nodes) for job in jobs if job.id in found
+            job.id: write_execution(executions[job.id], job_name=job.name, nodes=nodes)
+            for job in jobs
+            if job.id in executions
         }
 
     async def output(self, execution: str | bytes) -> Sequence[OutputRow]:
@@ -313,8 +315,8 @@ class ExecutionService:
 
     async def _deleted_job_name(self, job: bytes) -> str | None:
         """Return the name of a deleted job."""
-        found = (await self._store.names_of([job])).get(job)
-        return None if found is None else found.name
+        name = (await self._store.names_of([job])).get(job)
+        return None if name is None else name.name
 
     async def _node_names(self, numbers: Sequence[int | None]) -> dict[int, str]:
         """Return node names by number. They never change, so they are cached."""
@@ -324,10 +326,10 @@ class ExecutionService:
 
 
 def _read_execution_id(execution: str | bytes) -> bytes:
-    found = execution if isinstance(execution, bytes) else read_id(execution)
-    if found is None:
+    id_ = execution if isinstance(execution, bytes) else read_id(execution)
+    if id_ is None:
         raise _not_found(execution)
-    return found
+    return id_
 
 
 def _not_found(execution: str | bytes) -> NotFound:

@@ -137,10 +137,10 @@ class JobService:
     # --- helpers
 
     async def _version(self, job: Job, version: int) -> JobVersion:
-        found = await self._store.versions(job.id, limit=1, before=version + 1)
-        if not found or found[0].version != version:
+        versions = await self._store.versions(job.id, limit=1, before=version + 1)
+        if not versions or versions[0].version != version:
             raise NotFound(f'version {version} of "{job.name}" not found; the newest is {job.version}')
-        return found[0]
+        return versions[0]
 
     async def _suggest(self, name: str, namespace: str) -> str:
         for prefix in (name[:3], name[:1], ""):

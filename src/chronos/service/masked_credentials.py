@@ -49,7 +49,7 @@ def restore_masked(draft: Draft, existing: Job | None) -> Draft:
     hooks = {hook: getattr(spec, hook) for hook in _HOOKS if getattr(spec, hook) is not None}
     spec = replace(
         spec,
-        tasks=tuple(replace(one, target=restorer.target(one.name, pointers[one.name])) for one in spec.tasks),
+        tasks=tuple(replace(task, target=restorer.target(task.name, pointers[task.name])) for task in spec.tasks),
         **{hook: restorer.target(f"/{hook}", pointers[f"/{hook}"]) for hook in hooks},
         description=restorer.text(spec.description, stored.description, "/description"),
         payload=restorer.payload(),
@@ -97,19 +97,19 @@ class _Restorer:
 
     def text(self, sent: str, stored: Any, pointer: str, changed: str | None = None) -> str:
         """Restore the user and password of URLs in a text. A stored pair is kept for the same host only."""
-        masked = [found for found in find_userinfos(sent) if found.text == MASK]
+        masked = [userinfo for userinfo in find_userinfos(sent) if userinfo.text == MASK]
         if not masked:
             return sent
         stored_pairs = list(find_userinfos(stored)) if isinstance(stored, str) else []
         pieces, start = [], 0
-        for found in masked:
-            pair = next((one for one in stored_pairs if one.server == found.server), None)
+        for userinfo in masked:
+            pair = next((candidate for candidate in stored_pairs if candidate.server == userinfo.server), None)
             if changed is not None or pair is None:
                 self._refuse(pointer, changed or _NOTHING_STORED)
                 return sent
             stored_pairs.remove(pair)
-            pieces += [sent[start : found.begin], pair.text]
-            start = found.end
+            pieces += [sent[start : userinfo.begin], pair.text]
+            start = userinfo.end
         return "".join((*pieces, sent[start:]))
 
     def _options(
@@ -117,15 +117,15 @@ class _Restorer:
     ) -> dict[str, Any]:
         options: dict[str, Any] = {}
         for option, value in sent.items():
-            start, before = extend_pointer(pointer, option), stored.get(option)
+            option_pointer, stored_value = extend_pointer(pointer, option), stored.get(option)
             if option in ("auth", "headers", "env") and isinstance(value, dict):
-                find = _make_stored_lookup(before, any_case=option == "headers")
+                find = _make_stored_lookup(stored_value, any_case=option == "headers")
                 options[option] = {
-                    name: self._entry(option, name, item, find(name), extend_pointer(start, name), changed)
+                    name: self._entry(option, name, item, find(name), extend_pointer(option_pointer, name), changed)
                     for name, item in value.items()
                 }
             else:
-                options[option] = self._value(value, before, start, changed)
+                options[option] = self._value(value, stored_value, option_pointer, changed)
         return options
 
     def _entry(self, option: str, name: str, sent: Any, stored: Any, pointer: str, changed: str | None) -> Any:
@@ -141,12 +141,13 @@ class _Restorer:
         if isinstance(sent, dict):
             find = _make_stored_lookup(stored)
             return {
-                name: self._value(one, find(name), extend_pointer(pointer, name), changed) for name, one in sent.items()
+                name: self._value(item, find(name), extend_pointer(pointer, name), changed)
+                for name, item in sent.items()
             }
         if isinstance(sent, list):
             stored_pairs = stored if isinstance(stored, list) else []
             padded = [*stored_pairs, *[None] * len(sent)]
-            return [self._value(one, padded[start], f"{pointer}/{start}", changed) for start, one in enumerate(sent)]
+            return [self._value(item, padded[index], f"{pointer}/{index}", changed) for index, item in enumerate(sent)]
         return sent
 
     def _refuse(self, pointer: str, reason: str) -> None:
@@ -162,9 +163,9 @@ def find_masked_urls(payload: Any) -> list[Problem]:
 
 def _targets(spec: JobSpec) -> dict[str, Target]:
     """Return the targets by task name. Hooks get names that no task can have."""
-    found = {task.name: task.target for task in spec.tasks}
+    tasks = {task.name: task.target for task in spec.tasks}
     hooks = {f"/{hook}": getattr(spec, hook) for hook in _HOOKS}
-    return found | {name: hook for name, hook in hooks.items() if hook is not None}
+    return tasks | {name: hook for name, hook in hooks.items() if hook is not None}
 
 
 def _destination(target: Target, payload: Any) -> tuple[Any, ...]:

@@ -159,7 +159,7 @@ class JobSaver:
                 return [error]
         middle = len(drafts) // 2
         halves = drafts[:middle], drafts[middle:]
-        return [one for half in halves for one in await self._save_portion(half, actor=actor, dry_run=dry_run)]
+        return [result for half in halves for result in await self._save_portion(half, actor=actor, dry_run=dry_run)]
 
     async def apply(
         self,
@@ -173,8 +173,8 @@ class JobSaver:
     ) -> SavePreview:
         """Make the drafts the jobs of ``owner``, atomically. ``prune`` deletes the owner's other jobs.
 
-        Pruning is limited to the namespaces of the drafts, or to ``namespace`` if there are no drafts. Raises
-        ``Conflict`` if a job belongs to another owner.
+        Pruning is limited to the namespaces of the drafts, or to ``namespace`` without drafts. Raises ``Conflict`` if a
+        job belongs to another owner.
         """
         if len(drafts) > MAX_APPLIED:
             raise Invalid(f"{len(drafts)} jobs exceed the limit of {MAX_APPLIED} per change; apply them in parts")
@@ -201,17 +201,17 @@ class JobSaver:
         if not change.pruned_in:
             return []
         names = {(draft.namespace, draft.name) for draft in drafts}
-        found: list[Job] = []
+        jobs: list[Job] = []
         for namespace in sorted(change.pruned_in):
             where = JobFilter(namespace=namespace, owner=change.owner)
             cursor: bytes | None = None
             while True:
                 page = await self._store.list_jobs(where, limit=_PAGE, cursor=cursor)
-                found += [job for job in page.items if (job.namespace, job.name) not in names]
+                jobs += [job for job in page.items if (job.namespace, job.name) not in names]
                 cursor = page.cursor
                 if cursor is None:
                     break
-        return found
+        return jobs
 
     async def _save(self, drafts: Sequence[Draft], change: _JobChange) -> tuple[list[SavedJob], list[Job]]:
         """Save one portion; returns the saved and the pruned jobs. Plans again after a lost race."""
@@ -259,7 +259,7 @@ class JobSaver:
     async def _write(
         self, plans: Sequence[SavePlan], pruned: Sequence[Job], now_us: int, change: _JobChange
     ) -> list[SavedJob]:
-        rows = tuple(one.row for one in plans if one.row is not None)
+        rows = tuple(plan.row for plan in plans if plan.row is not None)
         delete = tuple(DeleteRow(job.id, job.version) for job in pruned)
         command = SaveJobs(
             rows=rows,
@@ -272,11 +272,11 @@ class JobSaver:
         stored = await self._store.apply(command) if rows or delete else []
         saved_rows, is_single = iter(stored), len(plans) == 1
 
-        def saved(one: SavePlan) -> SavedJob:
+        def saved(plan: SavePlan) -> SavedJob:
             return (
-                _to_planned_job(one)
-                if one.row is None
-                else _to_saved_job(one, next(saved_rows), now_us, is_single=is_single)
+                _to_planned_job(plan)
+                if plan.row is None
+                else _to_saved_job(plan, next(saved_rows), now_us, is_single=is_single)
             )
 
         return await self._slicer.map(plans, saved)
@@ -293,19 +293,21 @@ class JobSaver:
         if len(drafts) <= _MAX_JOBS_READ_BY_NAME:
             return await self._read_by_name(drafts)
         jobs = await self._store.jobs_by_id(job_ids((draft.namespace, draft.name, 1) for draft in drafts))
-        found = {(job.namespace, job.name): job for job in jobs.values()}
-        names = [draft for draft in drafts if change.dry_run or draft.target_pointers is not None]
-        return found | await self._read_by_name([one for one in names if (one.namespace, one.name) not in found])
+        existing = {(job.namespace, job.name): job for job in jobs.values()}
+        unread = [draft for draft in drafts if change.dry_run or draft.target_pointers is not None]
+        return existing | await self._read_by_name(
+            [draft for draft in unread if (draft.namespace, draft.name) not in existing]
+        )
 
     async def _read_by_name(self, drafts: Sequence[Draft]) -> dict[tuple[str, str], Job]:
-        found = [await self._store.job_named(draft.namespace, draft.name) for draft in drafts]
-        return {(job.namespace, job.name): job for job in found if job is not None}
+        jobs = [await self._store.job_named(draft.namespace, draft.name) for draft in drafts]
+        return {(job.namespace, job.name): job for job in jobs if job is not None}
 
 
 def _check_expected(name: str, existing: Job | None, change: _JobChange) -> None:
     expect = change.expect
     if change.create_only and existing is not None:
-        raise Conflict(f'job "{name}" already exists; choose another name, or replace it')
+        raise Conflict(f'a job named "{name}" exists already; choose another name, or replace it')
     if expect is not None and existing is None:
         raise Conflict(f'job "{name}" was deleted since you read version {expect}')
     if expect is not None and existing is not None and existing.version != expect:
@@ -341,50 +343,50 @@ def _upstream_first(drafts: Sequence[Draft], results: Sequence[SavedJob | Chrono
     return order
 
 
-def _to_saved_job(one: SavePlan, saved_row: Saved, now_us: int, *, is_single: bool) -> SavedJob:
+def _to_saved_job(plan: SavePlan, saved_row: Saved, now_us: int, *, is_single: bool) -> SavedJob:
     return SavedJob(
         job_id=saved_row.id,
-        namespace=one.draft.namespace,
-        name=one.draft.name,
+        namespace=plan.draft.namespace,
+        name=plan.draft.name,
         version=saved_row.version,
         created=saved_row.created,
         changed=saved_row.changed,
-        state=one.state,
-        next_us=one.next_us,
-        diff=one.diff,
-        job=_to_created_job(one, saved_row, now_us) if is_single and saved_row.created else None,
+        state=plan.state,
+        next_us=plan.next_us,
+        diff=plan.diff,
+        job=_to_created_job(plan, saved_row, now_us) if is_single and saved_row.created else None,
     )
 
 
-def _to_created_job(one: SavePlan, saved_row: Saved, now_us: int) -> Job | None:
+def _to_created_job(plan: SavePlan, saved_row: Saved, now_us: int) -> Job | None:
     """Return a job that has just been created."""
-    if one.row is None or one.state is JobState.PAUSED:
+    if plan.row is None or plan.state is JobState.PAUSED:
         return None
     return Job(
         id=saved_row.id,
-        namespace=one.draft.namespace,
-        name=one.draft.name,
+        namespace=plan.draft.namespace,
+        name=plan.draft.name,
         incarnation=saved_row.incarnation,
         version=saved_row.version,
-        state=one.state,
-        spec=one.row.spec,
-        next_us=one.next_us,
+        state=plan.state,
+        spec=plan.row.spec,
+        next_us=plan.next_us,
         created_us=now_us,
         updated_us=now_us,
     )
 
 
-def _to_planned_job(one: SavePlan) -> SavedJob:
-    existing, changed = one.existing, one.row is not None
+def _to_planned_job(plan: SavePlan) -> SavedJob:
+    existing, changed = plan.existing, plan.row is not None
     # Only the store knows whether a name was used before; this id assumes that it was not.
     return SavedJob(
-        job_id=job_id(one.draft.namespace, one.draft.name, 1) if existing is None else existing.id,
-        namespace=one.draft.namespace,
-        name=one.draft.name,
-        version=1 if existing is None else existing.version + (changed and not one.is_state_change),
+        job_id=job_id(plan.draft.namespace, plan.draft.name, 1) if existing is None else existing.id,
+        namespace=plan.draft.namespace,
+        name=plan.draft.name,
+        version=1 if existing is None else existing.version + (changed and not plan.is_state_change),
         created=existing is None,
         changed=changed,
-        state=one.state,
-        next_us=one.next_us,
-        diff=one.diff,
+        state=plan.state,
+        next_us=plan.next_us,
+        diff=plan.diff,
     )

@@ -42,7 +42,7 @@ _MAX_OUTGOING = 8  # replaced schedules of one job that are still in force
 
 
 class SavePlan(Struct, frozen=True, kw_only=True, gc=False):
-    """How a draft is saved. ``row`` is None if there is nothing to write."""
+    """How a draft is saved. Without anything to write, it has no ``row``."""
 
     draft: Draft
     existing: Job | None
@@ -85,33 +85,33 @@ class BatchPlanner:
 
     def effective(self, settings: Settings) -> EffectiveSettings:
         """Return the effective settings of a job."""
-        found = self._effective.get(id(settings))
-        if found is None:
+        cached = self._effective.get(id(settings))
+        if cached is None:
             if len(self._effective) >= _MAX_SHARED:
                 self._effective.clear()
                 self._gates.clear()
-            found = self._effective[id(settings)] = settings, resolve_settings(self._defaults, settings)
-        return found[1]
+            cached = self._effective[id(settings)] = settings, resolve_settings(self._defaults, settings)
+        return cached[1]
 
     def gate(self, spec: JobSpec, effective: EffectiveSettings) -> GateSpec:
         """Return the gate of a job. ``effective`` must come from this planner."""
         lane = build_lane(spec, effective).text
-        found = self._gates.get((id(effective), lane))
-        if found is None:
+        cached = self._gates.get((id(effective), lane))
+        if cached is None:
             if len(self._gates) >= _MAX_SHARED:
                 self._gates.clear()
-            found = self._gates[id(effective), lane] = build_gate_spec(effective, lane)
-        return found
+            cached = self._gates[id(effective), lane] = build_gate_spec(effective, lane)
+        return cached
 
     def start(self, schedule: Schedule, late_us: int, now_us: int) -> Activation:
         """Return the activation of a new job's schedule. A cron schedule keeps it until its first instant."""
-        found = self._starts.get(id(schedule))
-        if found is not None and found.late_us == late_us and found.computed_us <= now_us:
-            next_us = found.activation.next_us
-            if now_us == found.computed_us or (
+        cached = self._starts.get(id(schedule))
+        if cached is not None and cached.late_us == late_us and cached.computed_us <= now_us:
+            next_us = cached.activation.next_us
+            if now_us == cached.computed_us or (
                 next_us is not None and now_us < next_us and isinstance(schedule.rule, CronRule)
             ):
-                return found.activation
+                return cached.activation
         activation = activate_schedule(schedule, now_us, late_us=late_us)
         if len(self._starts) >= _MAX_SHARED:
             self._starts.clear()
@@ -300,9 +300,9 @@ def _take_over_schedule(
 def _to_outgoing(existing: Job, schedule: ScheduleSpec, until_us: int, first_us: int | None) -> OutgoingSchedule:
     """Return the replaced schedule, chained to older ones that are still in force."""
     before = drop_passed_schedules(existing.spec.outgoing, existing.next_us)
-    depth, one = 0, before
-    while one is not None:
-        depth, one = depth + 1, one.before
+    depth, outgoing = 0, before
+    while outgoing is not None:
+        depth, outgoing = depth + 1, outgoing.before
     if depth >= _MAX_OUTGOING:
         reason = (
             f"was changed {depth} times while older schedules were still in force; wait, or use the immediate policy"

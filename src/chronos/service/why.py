@@ -58,16 +58,16 @@ class WhyService:
     async def why_execution(self, execution: str | bytes) -> list[WhyStep]:
         """Explain what happened to an execution, in order. Raises ``NotFound``."""
         view = await self._runs.get(execution)
-        one = view.execution
-        job = (await self._store.jobs_by_id([one.job])).get(one.job)
+        record = view.execution
+        job = (await self._store.jobs_by_id([record.job])).get(record.job)
         times = self._times(job)
         nodes = {node.number: node.name for node in await self._store.nodes()}
-        requester, shortage = await self._find_requester(one), await self._shortage(one, job)
+        requester, shortage = await self._find_requester(record), await self._shortage(record, job)
         steps = explain_execution(view, nodes, requester, times, shortage)
-        if one.cause is Cause.RECOVERY:
-            steps += await self._explain_node_absence(one.scheduled_us, times)
-        if one.status is Status.SKIPPED and one.reason is not None and one.reason.code is ReasonCode.OVERLAP:
-            steps += await self._explain_overlap(one.job, one.scheduled_us, times)
+        if record.cause is Cause.RECOVERY:
+            steps += await self._explain_node_absence(record.scheduled_us, times)
+        if record.status is Status.SKIPPED and record.reason is not None and record.reason.code is ReasonCode.OVERLAP:
+            steps += await self._explain_overlap(record.job, record.scheduled_us, times)
         return sort_steps(steps)
 
     async def why(
@@ -257,16 +257,20 @@ class WhyService:
                 break
         return None
 
-    async def _find_requester(self, one: Execution) -> str | None:
+    async def _find_requester(self, execution: Execution) -> str | None:
         """Find who requested an execution. The audit log has its id; for a backfill, the job and the time."""
-        if one.cause not in _REQUESTED_CAUSES:
+        if execution.cause not in _REQUESTED_CAUSES:
             return None
-        job = (await self._store.names_of([one.job])).get(one.job)
-        page = await self._store.audit(namespace=None, limit=_PAGE, cursor=id_floor(one.admitted_us + 1_000))
+        job = (await self._store.names_of([execution.job])).get(execution.job)
+        page = await self._store.audit(namespace=None, limit=_PAGE, cursor=id_floor(execution.admitted_us + 1_000))
         for entry in page.items:
-            if entry.action in _REQUEST_ACTIONS and entry.detail.partition(" ")[0] == one.id.hex():
+            if entry.action in _REQUEST_ACTIONS and entry.detail.partition(" ")[0] == execution.id.hex():
                 return entry.actor
-            is_backfill = entry.action == "backfill" and one.cause is Cause.BACKFILL and entry.at_us == one.admitted_us
+            is_backfill = (
+                entry.action == "backfill"
+                and execution.cause is Cause.BACKFILL
+                and entry.at_us == execution.admitted_us
+            )
             if is_backfill and job is not None and (entry.namespace, entry.subject) == (job.namespace, job.name):
                 return entry.actor
         return None
@@ -310,7 +314,7 @@ def _explain_unscheduled(spec: JobSpec, name: str, version: int, at_us: int, tim
         sentence = "Excluded from the schedule by " + ", ".join(spec.schedule.exclude) + "."
     else:
         following = (
-            "There is none after it" if following_us is None else f"The next one is {times.format(following_us)}"
+            "No scheduled time follows" if following_us is None else f"The next one is {times.format(following_us)}"
         )
         sentence = f"{times.format(at_us)} is not a scheduled time ({schedule.describe()}). {following}."
     return WhyStep(at_us=at_us, verdict=WhyVerdict.NO_INSTANT, sentence=sentence)

@@ -141,7 +141,7 @@ class Harness:
         self._started.clear()
         engine = await self._ensure_started()
         passing = asyncio.create_task(self._let_time_pass(duration_s))
-        failing = asyncio.create_task(engine.failed())
+        failing = asyncio.create_task(engine.wait_until_stopped())
         await asyncio.wait((passing, failing), return_when=asyncio.FIRST_COMPLETED)
         if not passing.done():
             passing.cancel()
@@ -321,11 +321,14 @@ class _StandIn:
 
 def _to_timedelta(by: timedelta | str | None) -> timedelta:
     """Convert a duration. Raises ``Invalid``."""
-    if isinstance(by, str):
-        return timedelta(seconds=to_seconds(by, "advance"))
-    if by is not None and not isinstance(by, timedelta):
-        raise Invalid(f'invalid duration "{by}"; use days=1, hours=2, a timedelta or text like "1h30m"')
-    return by or timedelta()
+    try:
+        if isinstance(by, str):
+            return timedelta(seconds=to_seconds(by, "advance"))
+        if by is None or isinstance(by, timedelta):
+            return by or timedelta()
+    except Invalid:
+        pass  # the message of a duration does not know of days=1
+    raise Invalid(f'invalid duration "{by}"; use days=1, hours=2, a timedelta or text like "1h30m"')
 
 
 def _check_answer(app: Chronos, job: str) -> None:

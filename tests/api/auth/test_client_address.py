@@ -1,4 +1,4 @@
-"""Whose address counts, behind proxies and not."""
+"""The address of a client, with and without proxies."""
 
 import pytest
 from multidict import CIMultiDict, CIMultiDictProxy
@@ -40,7 +40,9 @@ PROXIED = ApiOptions(poll_s=0.05, trusted_proxies=("127.0.0.1",))
         ("", [("X-Forwarded-For", "203.0.113.9")], ""),
     ],
 )
-def test_the_last_address_that_is_not_a_trusted_proxys(peer: str, headers: list[tuple[str, str]], client: str) -> None:
+def test_the_client_is_the_last_address_that_is_not_a_trusted_proxy(
+    peer: str, headers: list[tuple[str, str]], client: str
+) -> None:
     proxies = Proxies(("10.0.0.0/8", "fd00::1"))
     sent = CIMultiDictProxy(CIMultiDict(headers))
     assert proxies.client(peer, sent) == client
@@ -60,14 +62,12 @@ def test_the_last_address_that_is_not_a_trusted_proxys(peer: str, headers: list[
         ("not an address", "not an address"),
     ],
 )
-def test_ipv6_counts_by_its_network(address: str, counts_as: str) -> None:
+def test_ipv6_addresses_are_counted_per_64_bit_network(address: str, counts_as: str) -> None:
     assert to_address_group(address) == counts_as
 
 
 @pytest.mark.parametrize(("trusted", "origin"), [(("127.0.0.1",), "203.0.113.9"), ((), "127.0.0.1")])
-def test_forwarded_addresses_are_in_the_audit_log_where_the_proxy_is_trusted(
-    trusted: tuple[str, ...], origin: str
-) -> None:
+def test_forwarded_addresses_of_trusted_proxies_are_in_the_audit_log(trusted: tuple[str, ...], origin: str) -> None:
     async def case(world: World) -> None:
         sent = {"X-Forwarded-For": "198.51.100.7, 203.0.113.9"}
         await world.post("/jobs", shape("job"), status=201, user="ada", headers=sent)
@@ -77,12 +77,12 @@ def test_forwarded_addresses_are_in_the_audit_log_where_the_proxy_is_trusted(
     in_world(case, users=USERS, options=ApiOptions(trusted_proxies=trusted))
 
 
-def test_who_guesses_behind_a_trusted_proxy_locks_nobody_else_out() -> None:
+def test_guessing_behind_a_trusted_proxy_locks_out_only_the_guesser() -> None:
     async def case(world: World) -> None:
         for number in range(30):
             headers = {
                 "Authorization": basic("otto", f"guess {number}"),
-                "X-Forwarded-For": f"2001:db8:1:2::{number:x}",  # one customer's network
+                "X-Forwarded-For": f"2001:db8:1:2::{number:x}",  # the network of one customer
             }
             reply = await world.call("GET", f"{V1}/jobs", headers=headers)
             assert reply.status == (401 if number < 5 else 429)
@@ -93,7 +93,7 @@ def test_who_guesses_behind_a_trusted_proxy_locks_nobody_else_out() -> None:
     in_world(case, users=USERS, options=PROXIED)
 
 
-def test_made_up_addresses_do_not_help_a_guesser() -> None:
+def test_forged_addresses_do_not_help_a_guesser() -> None:
     async def case(world: World) -> None:
         for number in range(8):
             headers = {

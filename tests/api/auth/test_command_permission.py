@@ -1,4 +1,4 @@
-"""Jobs that run commands: who may save them, on every way by which a job can be saved."""
+"""The permission to save jobs with commands, on every route that saves jobs."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ def refused(reply: Any) -> bool:
 
 @pytest.mark.parametrize("job", WAYS)
 @pytest.mark.parametrize("dry_run", ["", "&dry_run=true"])
-def test_the_admin_of_a_namespace_saves_no_commands(job: dict[str, Any], dry_run: str) -> None:
+def test_a_namespace_admin_cannot_save_commands(job: dict[str, Any], dry_run: str) -> None:
     async def case(world: World) -> None:
         query = f"?namespace=b{dry_run}"
         assert refused(await world.call("POST", f"{V1}/jobs{query}", job, user="ben"))
@@ -45,7 +45,7 @@ def test_the_admin_of_a_namespace_saves_no_commands(job: dict[str, Any], dry_run
     in_world(case, users=USERS)
 
 
-def test_nor_does_it_change_what_an_existing_one_runs() -> None:
+def test_a_namespace_admin_cannot_change_an_existing_command() -> None:
     async def case(world: World) -> None:
         await world.post(
             "/jobs?namespace=b", shape("x", command={"argv": ["echo", "{{ payload }}"]}), status=201, user="ada"
@@ -53,7 +53,7 @@ def test_nor_does_it_change_what_an_existing_one_runs() -> None:
         path = f"{V1}/jobs/x?namespace=b"
         for change in ({"payload": "mine"}, {"command": {"argv": ["id"]}}, {"schedule": "@daily"}, {"on_start": RUNS}):
             assert refused(await world.call("PATCH", path, change, user="ben")), change
-        assert (await world.call("PATCH", path, WAITS, user="ben")).status == 200  # it runs no commands any longer
+        assert (await world.call("PATCH", path, WAITS, user="ben")).status == 200  # it no longer runs commands
         back = await world.call("POST", f"{V1}/jobs/x/rollback?namespace=b", {"version": 1}, user="ben")
         assert refused(back)
         assert (await world.get("/jobs/x?namespace=b", user="ada"))["version"] == 2
@@ -63,8 +63,8 @@ def test_nor_does_it_change_what_an_existing_one_runs() -> None:
     in_world(case, users=USERS)
 
 
-def test_what_stays_allowed() -> None:
-    """Running, holding and deleting a command that another person wrote takes the role that it always took."""
+def test_a_namespace_admin_can_still_operate_command_jobs() -> None:
+    """Running, pausing and deleting a command job of another user needs only the usual role."""
 
     async def case(world: World) -> None:
         await world.post("/jobs?namespace=b", shape("x"), status=201, user="ada")
@@ -86,8 +86,8 @@ def test_what_stays_allowed() -> None:
         (("admin", "namespace_admin"), 201, 201),
     ],
 )
-def test_the_roles_that_may(authors: tuple[str, ...], ada: int, ben: int) -> None:
-    """The admin of all namespaces is one of each of them."""
+def test_command_roles_of_the_configuration_are_honoured(authors: tuple[str, ...], ada: int, ben: int) -> None:
+    """An admin of all namespaces is an admin of each namespace."""
 
     async def case(world: World) -> None:
         for user, status in (("ada", ada), ("ben", ben)):
@@ -97,14 +97,14 @@ def test_the_roles_that_may(authors: tuple[str, ...], ada: int, ben: int) -> Non
     in_world(case, users=USERS, options=ApiOptions(command_authors=frozenset(map(CommandAuthor, authors))))
 
 
-def test_without_authentication_all_stays_as_it_is() -> None:
+def test_without_authentication_commands_can_be_saved() -> None:
     async def case(world: World) -> None:
         await world.create("x")
 
     in_world(case, options=ApiOptions(command_authors=frozenset()))
 
 
-def test_the_documentation_can_be_closed() -> None:
+def test_documentation_can_require_authentication() -> None:
     async def case(world: World) -> None:
         for path in ("/docs", "/openapi.json"):
             nobody = await world.call("GET", path)

@@ -1,4 +1,4 @@
-"""Refused logins and denied requests leave a trace, and not more of it than there is room for."""
+"""Failed logins and denied requests are recorded, with a bounded number of entries."""
 
 import asyncio
 from collections import Counter
@@ -20,11 +20,11 @@ USERS: dict[str, dict[str, Any]] = {
     "bob": {"password_hash": SECRET, "role": "viewer"},
     "eve": {"password_hash": SECRET, "namespaces": {"here": "admin", "there": "viewer"}},
 }
-WRONG = Unauthenticated("the name or the password is wrong")
+WRONG = Unauthenticated("incorrect username or password")
 
 
 async def lines(world: World, count: int) -> list[dict[str, Any]]:
-    """The refusals in the audit log, once there are so many."""
+    """Wait for this many denials in the audit log, and return them."""
     async with asyncio.timeout(60):
         while True:
             found = (await world.get("/audit", user="ada"))["items"]
@@ -36,7 +36,7 @@ async def lines(world: World, count: int) -> list[dict[str, Any]]:
 
 def test_failed_logins_and_denials_are_in_the_audit_log_and_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     async def case(world: World) -> None:
-        await world.call("GET", f"{V1}/jobs")  # without credentials nothing is refused but the request
+        await world.call("GET", f"{V1}/jobs")  # a request without credentials is not a failed login
         for password in ("guess", "another"):
             await world.call("GET", f"{V1}/jobs", headers={"Authorization": basic("root\n\0", password)})
         await world.call("GET", f"{V1}/jobs", headers={"Authorization": "Bearer chr_unknown"})
@@ -46,25 +46,25 @@ def test_failed_logins_and_denials_are_in_the_audit_log_and_in_the_log(caplog: p
         bulk = {"jobs": [shape("a", namespace="there"), shape("b", namespace="there")]}
         assert (await world.post("/jobs/bulk?namespace=there", bulk, user="eve"))["failed"] == 2
         found = await lines(world, 5)
-        said = {(one["actor"], one["action"], one["subject"], one["origin"], one["detail"]) for one in found}
-        assert said == {
-            ("anonymous", "failed login", "root??", "127.0.0.1", "wrong name or password: 2"),
+        entries = {(one["actor"], one["action"], one["subject"], one["origin"], one["detail"]) for one in found}
+        assert entries == {
+            ("anonymous", "failed login", "root??", "127.0.0.1", "wrong username or password: 2"),
             ("anonymous", "failed login", "(token)", "127.0.0.1", "unknown or expired token: 1"),
             ("anonymous", "failed login", "(unknown)", "127.0.0.1", "unreadable credentials: 1"),
             (
                 *("bob", "denied", "POST /api/v1/jobs", "127.0.0.1"),
-                "bob may not administer here; ask somebody who administers it",
+                "needs the admin role in default; bob has viewer; ask an admin of default",
             ),
             (
                 *("eve", "denied", "POST /api/v1/jobs/bulk", "127.0.0.1"),
-                'eve may not administer in the namespace "there"; ask somebody who administers it',
+                "needs the admin role in there; eve has viewer; ask an admin of there",
             ),
         }
         assert {one["namespace"] for one in found} == {""}
-        told = [
+        log_lines = [
             record.msg for record in caplog.records if record.name == "chronos.api" and isinstance(record.msg, dict)
         ]
-        assert {(one["event"], one["name"], one["address"]) for one in told} == {
+        assert {(one["event"], one["name"], one["address"]) for one in log_lines} == {
             ("failed login", "root??", "127.0.0.1"),
             ("failed login", "(token)", "127.0.0.1"),
             ("failed login", "(unknown)", "127.0.0.1"),
@@ -87,7 +87,7 @@ def with_denials(case: Callable[[Denials, Store, StoppedClock, list[str]], Await
     asyncio.run(main())
 
 
-def test_a_guesser_leaves_one_entry_a_minute_with_a_count() -> None:
+def test_a_guesser_leaves_one_entry_per_minute_with_a_count() -> None:
     async def case(denials: Denials, store: Store, clock: StoppedClock, counted: list[str]) -> None:
         errors = [WRONG, LockedOut("wait", 1), TooManyRequests("wait", 1)]
         for error in errors:
@@ -96,16 +96,14 @@ def test_a_guesser_leaves_one_entry_a_minute_with_a_count() -> None:
         await denials.close()
         [entry] = (await store.audit(namespace=None, limit=10)).items
         assert (entry.actor, entry.subject, entry.origin) == ("anonymous", "root", "2001:db8::7")
-        assert entry.detail == (
-            "too many logins at once: 500, refused by the lock-out: 500, wrong name or password: 500"
-        )
+        assert entry.detail == ("too many logins at once: 500, locked out: 500, wrong username or password: 500")
         assert Counter(counted) == {"password": 500, "locked_out": 500, "busy": 500}
         assert set(counted) <= set(REASONS)
 
     with_denials(case)
 
 
-def test_within_a_minute_refusals_are_only_counted() -> None:
+def test_denials_within_a_minute_are_only_counted() -> None:
     async def case(denials: Denials, store: Store, clock: StoppedClock, counted: list[str]) -> None:
         for later_s, count in ((0, 1), (30, 1), (31, 2), (1, 2)):
             clock.us += later_s * SECOND_US
@@ -127,6 +125,6 @@ def test_guesses_at_many_names_from_many_addresses_share_an_entry() -> None:
         await denials.close()
         found = (await store.audit(namespace=None, limit=1_000)).items
         assert len(found) == 61
-        assert [entry.detail for entry in found if entry.subject == "(others)"] == ["wrong name or password: 4940"]
+        assert [entry.detail for entry in found if entry.subject == "(others)"] == ["wrong username or password: 4940"]
 
     with_denials(case)

@@ -1,4 +1,4 @@
-"""Guessing passwords: each try is counted before it is checked, in a bounded queue that is fair to other addresses."""
+"""Password guessing: each guess counts before it is checked, in a bounded queue that is fair to other addresses."""
 
 import asyncio
 import threading
@@ -30,7 +30,7 @@ PROXIED = ApiOptions(trusted_proxies=("127.0.0.1",))
 
 
 class StoppedClock:
-    """Shows the same time until it is set."""
+    """A clock that stands still until it is set."""
 
     def __init__(self) -> None:
         self.us = SystemClock().now_us()
@@ -52,7 +52,7 @@ async def statuses(tries: list[asyncio.Task[Reply]]) -> Counter[int]:
 
 
 class Held:
-    """Work that waits until it is let go of, and notes in which order it began."""
+    """Work that blocks until it is released, and records the order of its starts."""
 
     def __init__(self, queue: HashQueue) -> None:
         self._queue = queue
@@ -75,7 +75,7 @@ class Held:
 
 
 async def until(found: Callable[[], bool]) -> None:
-    """Let everything else go on until something is so."""
+    """Let other tasks run until a condition holds."""
     async with asyncio.timeout(60):
         while True:
             if found():
@@ -88,7 +88,7 @@ async def until(found: Callable[[], bool]) -> None:
 
 @pytest.mark.parametrize("guess", [lambda n: f"guess {n}", lambda _: "always the same"], ids=["different", "same"])
 @pytest.mark.parametrize("users", [USERS, SLOW], ids=["quick", "slow"])
-def test_of_300_guesses_at_once_as_many_are_tried_as_one_after_another(
+def test_concurrent_guesses_are_checked_no_more_often_than_sequential_ones(
     users: dict[str, dict[str, Any]], guess: Callable[[int], str]
 ) -> None:
     async def case(world: World) -> None:
@@ -114,7 +114,7 @@ def test_the_right_password_within_a_burst_is_not_accepted_while_the_name_is_loc
     in_world(case, users=SLOW, access_clock=StoppedClock())
 
 
-def test_many_requests_of_one_user_are_one_try() -> None:
+def test_concurrent_requests_of_one_user_are_checked_once() -> None:
     async def case(world: World) -> None:
         assert await statuses([login(world, "root", "secret") for _ in range(100)]) == {200: 100}
 
@@ -122,7 +122,7 @@ def test_many_requests_of_one_user_are_one_try() -> None:
 
 
 def test_a_login_from_elsewhere_does_not_wait_for_a_guesser() -> None:
-    """The guesser's tries take turns with everybody's: the other login is not behind all of them."""
+    """Addresses take turns, so the other login does not wait for all guesses."""
 
     async def case(world: World) -> None:
         queue, held = world.access._hashes, Held(world.access._hashes)
@@ -141,7 +141,7 @@ def test_a_login_from_elsewhere_does_not_wait_for_a_guesser() -> None:
     in_world(case, users=SLOW, options=PROXIED)
 
 
-def test_beyond_its_bound_the_queue_refuses_at_once() -> None:
+def test_a_full_hash_queue_refuses_immediately() -> None:
     async def case(world: World) -> None:
         guesses = [login(world, "root", "guess", f"198.51.{n // 200}.{n % 200}") for n in range(400)]
         first = (await asyncio.wait(guesses, return_when=asyncio.FIRST_COMPLETED))[0]
@@ -157,20 +157,20 @@ def test_beyond_its_bound_the_queue_refuses_at_once() -> None:
     in_world(case, users=SLOW, options=PROXIED)
 
 
-def test_a_guesser_does_not_lock_out_all_who_share_its_address() -> None:
+def test_a_guesser_does_not_lock_out_verified_users_of_its_address() -> None:
     clock = StoppedClock()
 
     async def case(world: World) -> None:
         assert (await login(world, "root", "secret")).status == 200
-        clock.us += 3_600 * SECOND_US  # the password is no longer remembered, the name is
+        clock.us += 3_600 * SECOND_US  # the password is no longer cached; the verified name is
         for number in range(40):
             status = (await login(world, f"name-{number}", "guess")).status
             assert status == (401 if number < FREE_GUESSES_PER_ADDRESS else 429)
-        assert (await login(world, "bob", "secret")).status == 429  # who was never here
+        assert (await login(world, "bob", "secret")).status == 429  # never verified from this address
         assert (await login(world, "root", "secret")).status == 200
         for number in range(FREE_GUESSES):
             assert (await login(world, "root", f"guess {number}")).status == 401
-        assert (await login(world, "root", "secret")).status == 429  # a name is guessed at like any other
+        assert (await login(world, "root", "secret")).status == 429  # guesses at a verified name count as usual
         assert (await login(world, "root", "secret", "192.0.2.9")).status == 200
 
     in_world(case, users=USERS, access_clock=clock, options=PROXIED)
@@ -196,19 +196,19 @@ def test_an_admin_unlocks_a_user() -> None:
         bob = {"Authorization": basic("bob", "secret")}
         assert (await world.call("POST", path, headers=bob)).status == 403
         unknown = await world.call("POST", f"{V1}/users/eve/unlock", headers=admin)
-        assert (unknown.status, 'no user "eve"' in unknown.json["detail"]) == (404, True)
+        assert (unknown.status, 'user "eve" not found' in unknown.json["detail"]) == (404, True)
         lines = (await world.get("/audit", headers=admin))["items"]
-        said = [line for line in lines if line["action"] == "unlock user"]
-        assert [(line["actor"], line["subject"], line["origin"]) for line in said] == [("root", "bob", "192.0.2.7")]
+        unlocks = [line for line in lines if line["action"] == "unlock user"]
+        assert [(line["actor"], line["subject"], line["origin"]) for line in unlocks] == [("root", "bob", "192.0.2.7")]
 
     in_world(case, users=USERS, access_clock=StoppedClock(), options=PROXIED)
 
 
-# --- the lock-out
+# --- lockout
 
 
 def locked(lockout: Lockout, name: str, address: str, now_us: int) -> float | None:
-    """How long a try has to wait; None: it may be made, and then is not."""
+    """Return how long a guess has to wait, or None if it is allowed. Does not count the guess."""
     try:
         lockout.reserve(name, address, now_us)
     except LockedOut as error:
@@ -222,41 +222,41 @@ def fail(lockout: Lockout, name: str, address: str, now_us: int) -> None:
     lockout.failed(name, address, now_us)
 
 
-def test_guessing_takes_longer_each_time() -> None:
+def test_the_lock_grows_with_each_wrong_guess() -> None:
     lockout = Lockout()
     for _ in range(FREE_GUESSES):
         fail(lockout, "ana", "1.2.3.4", 0)
     first_s = locked(lockout, "ana", "1.2.3.4", 0)
-    assert locked(lockout, "ana", "5.6.7.8", 0) is None  # she can come in from elsewhere
+    assert locked(lockout, "ana", "5.6.7.8", 0) is None  # she can log in from another address
     assert locked(lockout, "bob", "1.2.3.4", 0) is None
     fail(lockout, "ana", "1.2.3.4", 2 * SECOND_US)
     second_s = locked(lockout, "ana", "1.2.3.4", 2 * SECOND_US)
     assert first_s is not None
     assert second_s is not None
     assert second_s > first_s
-    assert locked(lockout, "ana", "1.2.3.4", -1) is None  # the clock was set back
+    assert locked(lockout, "ana", "1.2.3.4", -1) is None  # the clock goes back
     for guess in range(FREE_GUESSES_PER_ADDRESS):
         fail(lockout, f"user-{guess}", "6.6.6.6", 3 * SECOND_US)
     assert locked(lockout, "anybody", "6.6.6.6", 3 * SECOND_US) is not None
     assert locked(lockout, "anybody", "6.6.6.6", 3_600 * SECOND_US) is None
 
 
-def test_what_is_being_checked_counts() -> None:
+def test_pending_guesses_count() -> None:
     lockout = Lockout()
     for _ in range(FREE_GUESSES):
         lockout.reserve("ana", "1.2.3.4", 0)
-    assert locked(lockout, "ana", "1.2.3.4", 600 * SECOND_US) is not None  # however long it takes
+    assert locked(lockout, "ana", "1.2.3.4", 600 * SECOND_US) is not None  # even after a long time
     lockout.cancel_reservation("ana", "1.2.3.4")
     assert locked(lockout, "ana", "1.2.3.4", 0) is None
     lockout.failed("ana", "1.2.3.4", 0)
-    lockout.succeeded("ana", "1.2.3.4", 0)  # forgets the wrong one, and not those that are still being checked
+    lockout.succeeded("ana", "1.2.3.4", 0)  # forgets the wrong guess, but not the pending ones
     for _ in range(FREE_GUESSES - 2):
         assert locked(lockout, "ana", "1.2.3.4", 0) is None
         lockout.reserve("ana", "1.2.3.4", 0)
     assert locked(lockout, "ana", "1.2.3.4", 0) is not None
 
 
-def test_an_unlocked_name_passes_the_lock_of_an_address_for_some_time() -> None:
+def test_an_unlocked_name_bypasses_address_locks_for_a_while() -> None:
     lockout = Lockout()
     for guess in range(FREE_GUESSES_PER_ADDRESS):
         fail(lockout, f"user-{guess}", "1.2.3.4", 0)
@@ -268,7 +268,7 @@ def test_an_unlocked_name_passes_the_lock_of_an_address_for_some_time() -> None:
     assert locked(lockout, "ana", "1.2.3.4", UNLOCKED_US) is not None
 
 
-def test_a_client_that_hangs_up_has_made_its_try() -> None:
+def test_a_guess_counts_if_the_client_disconnects() -> None:
     async def main() -> None:
         access = Access(StoppedClock(), users=read_users(SLOW))
         for number in range(FREE_GUESSES):
@@ -279,7 +279,7 @@ def test_a_client_that_hangs_up_has_made_its_try() -> None:
                 await gone
         with pytest.raises(LockedOut):
             await access.principal(basic("root", "secret"), "::1")
-        with pytest.raises(Unauthenticated):  # behind the five, which go on
+        with pytest.raises(Unauthenticated):  # behind the five pending ones
             await access.principal(basic("root", "guess"), "::2")
 
     asyncio.run(main())
@@ -288,7 +288,7 @@ def test_a_client_that_hangs_up_has_made_its_try() -> None:
 # --- the queue
 
 
-def test_addresses_take_turns_and_those_who_are_known_come_first() -> None:
+def test_addresses_take_turns_and_known_names_come_first() -> None:
     async def main() -> None:
         queue = HashQueue(threads=1)
         held = Held(queue)
@@ -304,7 +304,7 @@ def test_addresses_take_turns_and_those_who_are_known_come_first() -> None:
     asyncio.run(main())
 
 
-def test_a_full_queue_takes_a_new_address_in_place_of_the_last_of_the_greediest() -> None:
+def test_a_full_queue_replaces_the_last_login_of_the_busiest_address_by_a_new_address() -> None:
     async def main() -> None:
         queue = HashQueue(threads=1, limit=4)
         held = Held(queue)
@@ -316,7 +316,7 @@ def test_a_full_queue_takes_a_new_address_in_place_of_the_last_of_the_greediest(
         await asyncio.sleep(0)
         assert queue.waiting == 4
         with pytest.raises(TooManyRequests):
-            await queue.run(str, address="e")  # each of the others has one place now
+            await queue.run(str, address="e")  # now each of the others has one slot
         held.release_held()
         found = await asyncio.gather(*tasks, *newcomers, return_exceptions=True)
         assert [one if isinstance(one, str) else type(one) for one in found] == [
@@ -327,7 +327,7 @@ def test_a_full_queue_takes_a_new_address_in_place_of_the_last_of_the_greediest(
     asyncio.run(main())
 
 
-def test_one_address_has_a_bounded_number_of_places_and_canceled_ones_are_free_again() -> None:
+def test_waiting_logins_per_address_are_bounded_and_canceled_ones_are_freed() -> None:
     async def main() -> None:
         queue = HashQueue(threads=1)
         held = Held(queue)

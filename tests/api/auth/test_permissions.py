@@ -1,4 +1,4 @@
-"""Who may do what: every route of the table, asked for by everybody."""
+"""Permissions: every route, called by every kind of principal."""
 
 import asyncio
 import itertools
@@ -20,7 +20,7 @@ from chronos.clock import SystemClock
 from chronos.errors import Invalid, NotFound
 from tests.support.api_server import BCRYPT, SECRET, V1, World, basic, in_world, shape
 
-#: Everybody there is: a role everywhere, a role in one namespace, a role in another.
+#: Users with a role everywhere, in one namespace, or in another.
 USERS: dict[str, dict[str, Any]] = {
     "vera": {"password_hash": SECRET, "role": "viewer"},
     "otto": {"password_hash": SECRET, "role": "operator"},
@@ -31,14 +31,14 @@ USERS: dict[str, dict[str, Any]] = {
     "ada-there": {"password_hash": SECRET, "role": "admin", "namespaces": ["there"]},
 }
 GRANTS = {name: read_grant(name, entry) for name, entry in USERS.items()}
-#: What the admin of a namespace may make a job do; commands need a permission of their own.
+#: A target that a namespace admin may save; commands need a separate permission.
 WAITS = {"wait": {"for": "1s"}}
 NO_EXECUTION = "00000000-0000-0000-0000-000000000000"
 MATRIX = list(itertools.product(ROUTES, [*USERS, None]))
 
 
 def path_of(route: Route, execution: str) -> str:
-    """The route's path, to things of the namespace "here"."""
+    """Return the path of a route, with objects of the namespace "here"."""
     path = route.path.format(ref="job", id=execution, version=1, name="nothing")
     names = {param.name for param in route.query}
     query = ["namespace=here"] if "namespace" in names else []
@@ -47,13 +47,13 @@ def path_of(route: Route, execution: str) -> str:
     return "?".join([path, "&".join(query)]) if query else path
 
 
-def expected(route: Route, who: str | None) -> tuple[int, ...]:
-    """How somebody is refused; empty: not at all."""
+def expected(route: Route, user_name: str | None) -> tuple[int, ...]:
+    """Return the expected problem code; empty if the request is allowed."""
     if route.permission is Permission.OPEN:
         return ()
-    if who is None:
+    if user_name is None:
         return (401,)
-    principal = GRANTS[who]
+    principal = GRANTS[user_name]
     match route.scope:
         case Scope.ANYWHERE:
             return () if principal.may_somewhere(route.permission) else (403,)
@@ -68,62 +68,64 @@ def expected(route: Route, who: str | None) -> tuple[int, ...]:
 
 
 def body_of(route: Route) -> Any:
-    """Something that makes sense to a route, and changes nothing that the next one needs."""
+    """Return a valid body for a route that changes nothing which later routes need."""
     return None if route.body is None else route.body.example
 
 
-def test_the_matrix() -> None:
+def test_every_route_honours_the_roles() -> None:
     async def case(world: World) -> None:
         await world.post("/jobs?namespace=here", shape("job", **WAITS), status=201, user="ada")
         asked = await world.post("/jobs/job/trigger?namespace=here", status=202, user="ada")
         wrong: list[str] = []
-        for route, who in MATRIX:
+        for route, user_name in MATRIX:
             if route.is_stream and route.path.endswith("/events"):
-                continue  # it would go on; below
+                continue  # tested below
             path = path_of(route, asked["execution_id"])
-            reply = await world.call(route.method, path, body_of(route), user=who)
-            refused = expected(route, who)
+            reply = await world.call(route.method, path, body_of(route), user=user_name)
+            refused = expected(route, user_name)
             fits = reply.status in refused if refused else reply.status not in (401, 403)
             if route.path.endswith("/jobs/bulk") and refused == (404,):
                 fits = reply.status == 200 and reply.json["results"][0]["status"] == 404
             if not refused and reply.status == 404:
                 fits = "nothing" in path or "dead" in path or "rollback" in path
             if not fits:
-                wrong.append(f"{route.method} {path} by {who}: {reply.status}, expected {refused or 'to be let in'}")
+                wrong.append(
+                    f"{route.method} {path} by {user_name}: {reply.status}, expected {refused or 'to be let in'}"
+                )
         assert not wrong, "\n".join(wrong)
 
     in_world(case, users=USERS)
 
 
-def test_events_are_for_those_who_see_them() -> None:
+def test_events_cover_visible_namespaces_only() -> None:
     async def case(world: World) -> None:
-        for who, namespace, status in (
+        for user_name, namespace, status in (
             (None, "here", 401),
             ("ada-there", "here", 404),
             ("vera-here", "here", 200),
             ("vera", "here", 200),
         ):
-            headers = {} if who is None else {"Authorization": basic(who, "secret")}
+            headers = {} if user_name is None else {"Authorization": basic(user_name, "secret")}
             url = f"{world.base}{V1}/events?namespace={namespace}"
             async with world.client.get(url, headers=headers) as response:
-                assert response.status == status, who
+                assert response.status == status, user_name
 
     in_world(case, users=USERS)
 
 
-def test_totals_are_for_those_who_see_everything() -> None:
+def test_totals_need_a_role_in_all_namespaces() -> None:
     async def case(world: World) -> None:
         world.facts |= {"jobs_held": 1, "jobs_recovered": 0, "executions_here": 1, "slots": 3}
         await world.post("/jobs?namespace=here", shape("job"), status=201, user="ada")
         known = {"now", "node", "slots"}
         totals = {"jobs_persisted", "jobs", "executions", "jobs_held", "jobs_recovered", "executions_here"}
-        for who, told in (("vera", known | totals), ("ada-here", known), ("ada-there", known)):
-            assert set(await world.get("/status", user=who)) == told, who
+        for user_name, names in (("vera", known | totals), ("ada-here", known), ("ada-there", known)):
+            assert set(await world.get("/status", user=user_name)) == names, user_name
 
     in_world(case, users=USERS)
 
 
-def test_another_namespaces_things_are_not_there() -> None:
+def test_invisible_namespaces_are_not_found() -> None:
     async def case(world: World) -> None:
         job = await world.post("/jobs?namespace=here", shape("secret-job"), status=201, user="ada")
         asked = await world.post("/jobs/secret-job/trigger?namespace=here", status=202, user="ada")
@@ -168,7 +170,7 @@ def test_another_namespaces_things_are_not_there() -> None:
     in_world(case, users=USERS)
 
 
-def test_pruning_stays_within_ones_namespaces() -> None:
+def test_pruning_is_limited_to_permitted_namespaces() -> None:
     async def case(world: World) -> None:
         await world.post("/apply?namespace=here", {"jobs": [shape("a")], "owner": "team"}, user="ada")
         body = {"jobs": [shape("b", **WAITS)], "owner": "team", "prune": True}
@@ -183,7 +185,7 @@ def test_pruning_stays_within_ones_namespaces() -> None:
     in_world(case, users=USERS)
 
 
-def test_who_changed_what_is_on_record() -> None:
+def test_changes_are_in_the_audit_log_with_their_actor() -> None:
     async def case(world: World) -> None:
         await world.post("/jobs?namespace=here", shape("job", **WAITS), status=201, user="ada-here")
         [entry] = (await world.get("/audit", user="ada"))["items"]
@@ -192,7 +194,7 @@ def test_who_changed_what_is_on_record() -> None:
     in_world(case, users=USERS)
 
 
-def test_wrong_passwords() -> None:
+def test_wrong_credentials_are_refused() -> None:
     async def case(world: World) -> None:
         assert (await world.call("GET", f"{V1}/jobs", user="vera")).status == 200
         nobody = await world.call("GET", f"{V1}/jobs")
@@ -221,7 +223,7 @@ def test_wrong_passwords() -> None:
     in_world(case, users=USERS)
 
 
-def test_tokens_come_and_go() -> None:
+def test_tokens_can_be_created_used_and_deleted() -> None:
     async def case(world: World) -> None:
         body = {"name": "ci", "role": "operator", "namespaces": ["here"]}
         assert (await world.post("/tokens?dry_run=true", body, user="ada"))["dry_run"] is True
@@ -274,7 +276,7 @@ def test_tokens_come_and_go() -> None:
     in_world(case, users=USERS)
 
 
-def test_tokens_of_the_configuration() -> None:
+def test_tokens_of_the_configuration_are_accepted() -> None:
     text = new_token()
     fixed = read_tokens({"deploy": {"token_hash": hash_token(text).upper(), "role": "admin"}})
 
@@ -291,7 +293,9 @@ def test_tokens_of_the_configuration() -> None:
         for query in ("", "?dry_run=true"):
             reply = await world.call("DELETE", f"{V1}/tokens/deploy{query}", headers=bearer)
             assert (reply.status, "configuration" in reply.json["detail"]) == (409, True)
-        await TokenStore(world.store).add("deploy", role="admin", namespaces=None, now_us=1)  # before it was configured
+        await TokenStore(world.store).add(
+            "deploy", role="admin", namespaces=None, now_us=1
+        )  # before the token was configured
         for query, status in (("?dry_run=true", 200), ("", 204), ("", 409)):
             reply = await world.call("DELETE", f"{V1}/tokens/deploy{query}", headers=bearer)
             assert reply.status == status, query
@@ -306,20 +310,20 @@ def test_tokens_of_the_configuration() -> None:
     ):
         with pytest.raises(Invalid, match=r"auth\.tokens"):
             read_tokens({"bad": bad})
-    with pytest.raises(Invalid, match="under two names"):
+    with pytest.raises(Invalid, match="two names have the same token_hash"):
         read_tokens({"one": {"token_hash": "A" * 64}, "other": {"token_hash": "a" * 64}})
-    with pytest.raises(Invalid, match="is no name"):
+    with pytest.raises(Invalid, match="is not a valid name"):
         read_tokens({"a b": {"token_hash": "0" * 64}})
 
 
-def test_a_token_is_believed_for_a_second() -> None:
-    """Servers on one store share their tokens: a new one works at once, a revoked one for a second at most."""
+def test_a_token_is_cached_for_a_second() -> None:
+    """Servers on one store share tokens: a new one works immediately, a revoked one for at most a second."""
 
     async def check() -> None:
         store = make_store("sqlite://")
         await store.open()
         one, other = TokenStore(store), TokenStore(store)
-        for unknown in ("chr_unknown", "\udcff"):  # a byte that is no text, as a header brings it
+        for unknown in ("chr_unknown", "\udcff"):  # an invalid byte, as a header delivers it
             assert await other.find(unknown, 0) is None
         made, entry = await one.add("short", role="viewer", namespaces=None, now_us=0, expires_us=9 * TOKEN_CACHE_US)
         found = await other.find(made, 0)
@@ -341,21 +345,24 @@ def test_a_token_is_believed_for_a_second() -> None:
     ("entry", "words"),
     [
         ({}, "password_hash"),
-        ({"password_hash": "plain"}, "neither an argon2 .* nor a bcrypt .* chronos config hash-password makes one"),
-        ({"password_hash": BCRYPT[:-1]}, "has 60 characters; this has 59"),
-        ({"password_hash": BCRYPT.replace("$04$", "$31$")}, "of cost 31, allowed are 4 to 16"),
-        ({"password_hash": BCRYPT.replace("$04$", "$03$")}, "of cost 3, allowed are 4 to 16"),
+        (
+            {"password_hash": "plain"},
+            "neither an argon2 .* nor a bcrypt .* create one with chronos config hash-password",
+        ),
+        ({"password_hash": BCRYPT[:-1]}, "of 59 characters instead of 60"),
+        ({"password_hash": BCRYPT.replace("$04$", "$31$")}, "of cost 31, allowed 4 to 16"),
+        ({"password_hash": BCRYPT.replace("$04$", "$03$")}, "of cost 3, allowed 4 to 16"),
         ({"password_hash": SECRET.replace("m=8", "m=4294967295")}, "m=4294967295; with p=1 allowed are 8 to 1048576"),
         ({"password_hash": SECRET.replace("p=1", "p=2")}, "m=8; with p=2 allowed are 16 to"),
-        ({"password_hash": SECRET.replace("t=1", "t=4294967295")}, "t=4294967295, p=1; allowed are 1 to 64"),
-        ({"password_hash": SECRET.replace("t=1", "t=0")}, "t=0, p=1; allowed are 1 to 64"),
+        ({"password_hash": SECRET.replace("t=1", "t=4294967295")}, "t=4294967295, p=1; allowed: t from 1 to 64"),
+        ({"password_hash": SECRET.replace("t=1", "t=0")}, "t=0, p=1; allowed: t from 1 to 64"),
         ({"password_hash": SECRET.replace("v=19", "v=20")}, "of version 20"),
         ({"password_hash": SECRET[:-40]}, "was cut off: its salt has 16 bytes and its hash 2"),
         ({"password_hash": SECRET.replace("VEw0", "V!w0")}, "neither an argon2"),
         ({"password_hash": SECRET, "role": "king"}, "allowed: viewer, operator, admin"),
         ({"password_hash": SECRET, "namespaces": "here"}, "list of names"),
-        ({"password_hash": SECRET, "namespaces": ["a b"]}, "is no name"),
-        ({"password_hash": SECRET, "rolle": "admin"}, "no setting rolle"),
+        ({"password_hash": SECRET, "namespaces": ["a b"]}, "is not a valid name"),
+        ({"password_hash": SECRET, "rolle": "admin"}, "unknown setting rolle"),
     ],
     ids=[
         *("nothing", "plain", "cut off", "endless", "too cheap"),
@@ -363,12 +370,12 @@ def test_a_token_is_believed_for_a_second() -> None:
         *("role", "namespaces", "namespace", "unknown"),
     ],
 )
-def test_users_that_cannot_be(entry: Mapping[str, Any], words: str) -> None:
+def test_invalid_users_of_the_configuration_are_rejected(entry: Mapping[str, Any], words: str) -> None:
     with pytest.raises(Invalid, match=words):
         read_users({"ana": entry})
 
 
-def test_a_password_is_hashed_once_and_then_remembered() -> None:
+def test_a_verified_password_is_not_hashed_again() -> None:
     async def check() -> None:
         access = Access(SystemClock(), users=read_users({"ana": {"password_hash": SECRET, "role": "admin"}}))
         for _ in range(20):
@@ -386,7 +393,7 @@ def test_a_password_is_hashed_once_and_then_remembered() -> None:
 
 
 @pytest.mark.parametrize("prefix", ["$2a$", "$2b$", "$2y$"])
-def test_bcrypt_passwords(prefix: str) -> None:
+def test_bcrypt_hashes_are_accepted(prefix: str) -> None:
     hashed = prefix + BCRYPT[4:]
 
     async def check() -> None:
@@ -401,14 +408,14 @@ def test_bcrypt_passwords(prefix: str) -> None:
     asyncio.run(check())
 
 
-def test_bcrypt_looks_at_72_bytes() -> None:
+def test_bcrypt_uses_the_first_72_bytes() -> None:
     long = "é" * 36
     hashed = bcrypt.hashpw(long.encode(), bcrypt.gensalt(4)).decode()
     assert is_password_right(hashed, long + "and more")
     assert not is_password_right(hashed, long[:-1])
 
 
-def test_roles() -> None:
+def test_roles_include_the_permissions_of_lower_roles() -> None:
     everywhere = Principal(name="a", role=Role.OPERATOR)
     assert everywhere.may(Permission.OPERATE, "x")
     assert not everywhere.may(Permission.ADMINISTER, "x")

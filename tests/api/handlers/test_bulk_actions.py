@@ -1,4 +1,4 @@
-"""The same done to many jobs: which are meant, what becomes of each, and who may."""
+"""Bulk actions: selection, results per job, and permissions."""
 
 import asyncio
 from typing import Any
@@ -31,7 +31,7 @@ async def states(world: World) -> dict[str, str]:
     return {job["name"]: job["state"] for job in (await world.get("/jobs"))["items"]}
 
 
-def test_switching_what_is_chosen() -> None:
+def test_state_changes_apply_to_the_selected_jobs() -> None:
     async def case(world: World) -> None:
         await some_jobs(world)
         body = {"action": "pause", "reason": "moving"}
@@ -69,7 +69,7 @@ def test_switching_what_is_chosen() -> None:
     in_world(case)
 
 
-def test_several_tags_have_to_be_there_all() -> None:
+def test_several_tags_must_all_match() -> None:
     async def case(world: World) -> None:
         await some_jobs(world)
         both = "tag=team=billing&tag=stage=live"
@@ -85,7 +85,7 @@ def test_several_tags_have_to_be_there_all() -> None:
     in_world(case)
 
 
-def test_a_choice_that_would_read_everything_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_selection_that_would_read_too_many_pages_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job_selection, "_MAX_PAGES", 1)
     monkeypatch.setattr(job_selection, "_PAGE", 2)
 
@@ -99,14 +99,14 @@ def test_a_choice_that_would_read_everything_is_refused(monkeypatch: pytest.Monk
     in_world(case)
 
 
-def test_running_many() -> None:
+def test_many_jobs_can_be_triggered() -> None:
     async def case(world: World) -> None:
         await some_jobs(world)
         key = {"Idempotency-Key": "once"}
         body = {"action": "trigger", "payload": {"day": 1}, "reason": "asked for"}
-        asked = await world.post("/jobs/actions?prefix=bill", body, headers=key)
-        ids = [one["execution_id"] for one in asked["results"]]
-        assert asked["done"] == len(set(ids)) == 2
+        triggered = await world.post("/jobs/actions?prefix=bill", body, headers=key)
+        ids = [one["execution_id"] for one in triggered["results"]]
+        assert triggered["done"] == len(set(ids)) == 2
         again = await world.post("/jobs/actions?prefix=bill", body, headers=key)
         assert [one["execution_id"] for one in again["results"]] == ids
         assert (again["done"], again["unchanged"]) == (0, 2)
@@ -122,18 +122,18 @@ def test_running_many() -> None:
     in_world(case)
 
 
-def test_the_queue_has_room_for_so_many() -> None:
+def test_triggers_beyond_the_queue_limit_fail() -> None:
     async def case(world: World) -> None:
         await some_jobs(world)
-        asked = await world.post("/jobs/actions", {"action": "trigger", "all": True})
-        assert (asked["done"], asked["failed"]) == (2, 1)
-        [failed] = [one for one in asked["results"] if one["result"] == "failed"]
+        triggered = await world.post("/jobs/actions", {"action": "trigger", "all": True})
+        assert (triggered["done"], triggered["failed"]) == (2, 1)
+        [failed] = [one for one in triggered["results"] if one["result"] == "failed"]
         assert (failed["code"], failed["status"]) == ("queue_full", 429)
 
     in_world(case, max_pending=2)
 
 
-def test_what_cannot_be_done_is_said_of_each() -> None:
+def test_failures_are_reported_per_job() -> None:
     async def case(world: World) -> None:
         await some_jobs(world)
         await world.post("/jobs/bill-b/disable")
@@ -146,7 +146,7 @@ def test_what_cannot_be_done_is_said_of_each() -> None:
     in_world(case)
 
 
-def test_deleting_many_and_what_was_seen() -> None:
+def test_deleting_many_jobs_checks_the_expected_count() -> None:
     async def case(world: World) -> None:
         await some_jobs(world)
         await world.create("actions")
@@ -165,8 +165,8 @@ def test_deleting_many_and_what_was_seen() -> None:
     in_world(case)
 
 
-def test_a_job_that_changes_meanwhile_is_left_alone() -> None:
-    """It was chosen for what it said, which it may not say any more."""
+def test_a_job_that_changed_after_its_selection_fails_with_conflict() -> None:
+    """A changed job may no longer match the selection."""
 
     async def case(world: World) -> None:
         await some_jobs(world)
@@ -198,7 +198,7 @@ def test_a_job_that_changes_meanwhile_is_left_alone() -> None:
         ("?label=a", {"action": "pause"}, 400, None),
     ],
 )
-def test_what_makes_no_sense(query: str, body: Any, status: int, pointer: str | None) -> None:
+def test_invalid_actions_are_rejected(query: str, body: Any, status: int, pointer: str | None) -> None:
     async def case(world: World) -> None:
         await world.create("a")
         reply = await world.call("POST", ACTIONS + query, body)
@@ -209,7 +209,7 @@ def test_what_makes_no_sense(query: str, body: Any, status: int, pointer: str | 
     in_world(case)
 
 
-def test_too_many_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_matching_jobs_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("chronos.api.handlers.bulk_actions.MAX_JOBS", 2)
 
     async def case(world: World) -> None:
@@ -223,12 +223,12 @@ def test_too_many_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
     in_world(case)
 
 
-def test_only_where_one_may() -> None:
+def test_actions_need_the_permission_in_the_namespace() -> None:
     async def case(world: World) -> None:
         for namespace in ("here", "default"):
             await world.post(f"/jobs?namespace={namespace}", shape("job"), status=201, user="ada")
         everything = {"action": "pause", "all": True}
-        for who, query, body, status in (
+        for user_name, query, body, status in (
             ("otto-here", "", everything, 404),
             ("otto-here", "?namespace=*", everything, 403),
             ("otto-here", "?namespace=here", {"action": "delete", "all": True}, 403),
@@ -237,8 +237,8 @@ def test_only_where_one_may() -> None:
             ("ada-here", "?namespace=here", {"action": "delete", "all": True}, 200),
             ("ada", "?namespace=*", everything, 200),
         ):
-            reply = await world.call("POST", ACTIONS + query, body, user=who)
-            assert reply.status == status, (who, query, reply.body)
+            reply = await world.call("POST", ACTIONS + query, body, user=user_name)
+            assert reply.status == status, (user_name, query, reply.body)
         left = await world.get("/jobs?namespace=*", user="ada")
         assert [(job["namespace"], job["state"]) for job in left["items"]] == [("default", "paused")]
         lines = (await world.get("/audit", user="ada"))["items"]
@@ -248,7 +248,7 @@ def test_only_where_one_may() -> None:
 
 
 @pytest.mark.parametrize("action", ["pause", "trigger", "delete"])
-def test_many_go_into_few_transactions(action: str) -> None:
+def test_many_jobs_take_few_transactions(action: str) -> None:
     async def case(world: World) -> None:
         await world.post("/jobs/bulk", {"jobs": [shape(f"job-{number:04}") for number in range(1_000)]})
         sizes: list[int] = []

@@ -1,4 +1,4 @@
-"""Streams of events and logs: how many there may be, and how long one waits for a client that takes nothing."""
+"""Streams of events and logs: their number, and clients that do not read."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -17,7 +17,7 @@ OPTIONS = ApiOptions(max_streams=5, max_streams_each=2, poll_s=0.05, trusted_pro
 
 
 class Listeners:
-    """Streams that stay open until they are let go of."""
+    """Streams that stay open until they are closed."""
 
     def __init__(self, world: World, stack: AsyncExitStack) -> None:
         self._world, self._stack = world, stack
@@ -25,7 +25,7 @@ class Listeners:
     async def open(
         self, path: str, user: str | None, address: str
     ) -> tuple[int, dict[str, Any], aiohttp.ClientResponse]:
-        """Status, the problem of one that is refused, and the stream."""
+        """Return the status, the problem of a refusal, and the stream."""
         headers = {"X-Forwarded-For": address}
         if user is not None:
             headers["Authorization"] = basic(user, "secret")
@@ -38,7 +38,7 @@ class Listeners:
         return response.status, problem, response
 
 
-def test_streams_are_limited_by_principal_by_address_and_in_all() -> None:
+def test_streams_are_limited_per_principal_per_address_and_in_total() -> None:
     async def case(world: World) -> None:
         await world.post("/jobs", shape("job"), status=201, user="ana")
         asked = await world.post("/jobs/job/trigger", status=202, user="ana")
@@ -50,7 +50,7 @@ def test_streams_are_limited_by_principal_by_address_and_in_all() -> None:
             for path in ("/events", log):
                 status, problem, _ = await listeners.open(path, "ana", "192.0.2.3")
                 assert (status, problem["code"]) == (429, "rate_limited")
-                assert "ana follows 2 streams" in problem["detail"]
+                assert "ana has 2 open streams" in problem["detail"]
             assert (await listeners.open("/events", "bob", "2001:db8::1"))[0] == 200
             assert (await listeners.open("/events", "cyd", "2001:db8::2"))[0] == 200
             status, problem, _ = await listeners.open("/events", "bob", "2001:db8::3")
@@ -58,7 +58,7 @@ def test_streams_are_limited_by_principal_by_address_and_in_all() -> None:
             assert (await listeners.open("/events", "bob", "192.0.2.3"))[0] == 200
             status, problem, _ = await listeners.open("/events", "cyd", "192.0.2.4")
             assert (status, problem["code"]) == (503, "unavailable")
-            first[2].close()  # who lets go of one may have another
+            first[2].close()  # closing one allows another
             async with asyncio.timeout(60):
                 while True:
                     if (await listeners.open(log, "ana", "192.0.2.9"))[0] == 200:
@@ -68,7 +68,7 @@ def test_streams_are_limited_by_principal_by_address_and_in_all() -> None:
     in_world(case, users=USERS, options=OPTIONS)
 
 
-def test_without_authentication_the_address_is_what_counts() -> None:
+def test_without_authentication_streams_are_counted_per_address() -> None:
     async def case(world: World) -> None:
         async with AsyncExitStack() as stack:
             listeners = Listeners(world, stack)
@@ -78,7 +78,7 @@ def test_without_authentication_the_address_is_what_counts() -> None:
     in_world(case, options=OPTIONS)
 
 
-def test_one_viewer_does_not_take_all_streams() -> None:
+def test_one_viewer_cannot_use_all_streams() -> None:
     async def case(world: World) -> None:
         async with AsyncExitStack() as stack:
             listeners = Listeners(world, stack)
@@ -89,7 +89,7 @@ def test_one_viewer_does_not_take_all_streams() -> None:
     in_world(case, users=USERS, options=ApiOptions(poll_s=0.05, trusted_proxies=("127.0.0.1",)))
 
 
-def test_a_client_that_takes_nothing_loses_its_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_does_not_read_loses_its_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     async def endless(*_: object) -> AsyncIterator[bytes]:
         while True:
             yield b": much\n\n" * 20_000

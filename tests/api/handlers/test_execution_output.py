@@ -1,4 +1,4 @@
-"""What a function prints is in its log over the API, while it runs and afterwards."""
+"""The output of a function is in its log over the API, while it runs and afterwards."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Executions over HTTP: ask, stop, look, follow."""
+"""Executions over HTTP: trigger, cancel, read, follow."""
 
 import asyncio
 import json
@@ -13,7 +13,7 @@ from tests.support.api_server import SECRET, V1, World, in_world, shape
 FAILS = {"command": {"argv": ["false"]}, "retry": {"max_attempts": 1}, "schedule": "manual"}
 
 
-def test_trigger_and_look() -> None:
+def test_a_triggered_execution_can_be_read() -> None:
     async def case(world: World) -> None:
         await world.create("digest", command={"argv": ["echo", "hello"]}, schedule="manual")
         reply = await world.call("POST", f"{V1}/jobs/digest/trigger", {"payload": {"n": 1}, "reason": "because"})
@@ -39,7 +39,7 @@ def test_trigger_and_look() -> None:
     in_world(case, runs=True)
 
 
-def test_a_retry_that_waits_is_not_counted_as_made() -> None:
+def test_a_waiting_retry_is_not_counted_as_an_attempt() -> None:
     functions, again = FunctionRegistry(), asyncio.Event()
 
     async def fails() -> None:
@@ -75,7 +75,7 @@ def test_a_retry_that_waits_is_not_counted_as_made() -> None:
     in_world(case, runs=True, functions=functions)
 
 
-def test_the_same_key_is_the_same_execution() -> None:
+def test_the_same_idempotency_key_returns_the_same_execution() -> None:
     async def case(world: World) -> None:
         await world.create("digest")
         await world.create("other")
@@ -93,14 +93,14 @@ def test_the_same_key_is_the_same_execution() -> None:
     in_world(case)
 
 
-def test_what_cannot_be_asked_for() -> None:
+def test_invalid_triggers_are_rejected() -> None:
     async def case(world: World) -> None:
         await world.create("digest")
         future = await world.call("POST", f"{V1}/jobs/digest/trigger", {"at": "2999-01-01T00:00:00Z"})
         assert (future.status, future.code) == (422, "invalid")
         odd = await world.call("POST", f"{V1}/jobs/digest/trigger", {"at": "tomorrow"})
         assert odd.json["errors"] == [
-            {"pointer": "/at", "message": 'is "tomorrow"; write an instant like 2027-01-01T09:00:00Z'}
+            {"pointer": "/at", "message": 'is "tomorrow"; write a time like 2027-01-01T09:00:00Z'}
         ]
         large = await world.call("POST", f"{V1}/jobs/digest/trigger", {"payload": "x" * 300_000})
         assert large.status == 422
@@ -110,21 +110,21 @@ def test_what_cannot_be_asked_for() -> None:
     in_world(case)
 
 
-def test_backfill_and_next() -> None:
+def test_a_backfill_continues_from_next_from() -> None:
     async def case(world: World) -> None:
         await world.create("digest", overlap="allow")
         body = {"from": "2026-01-01T00:00:00Z", "to": "2026-01-01T05:30:00+01:00"}
         dry = await world.post("/jobs/digest/backfill?dry_run=true", body)
         assert (dry["count"], dry["next_from"]) == (5, None)
         key = {"Idempotency-Key": "once"}
-        said = await world.post("/jobs/digest/backfill", body, status=202, headers=key)
-        assert (said["count"], said["next_from"]) == (5, None)
+        answer = await world.post("/jobs/digest/backfill", body, status=202, headers=key)
+        assert (answer["count"], answer["next_from"]) == (5, None)
         again = await world.post("/jobs/digest/backfill", body, status=202, headers=key)
-        assert again["execution_ids"] == said["execution_ids"]
+        assert again["execution_ids"] == answer["execution_ids"]
         backwards = {"from": body["to"], "to": body["from"]}
         assert (await world.call("POST", f"{V1}/jobs/digest/backfill", backwards)).status == 422
         missing = await world.call("POST", f"{V1}/jobs/digest/backfill", {"from": body["from"]})
-        assert missing.json["errors"] == [{"pointer": "/to", "message": "is missing"}]
+        assert missing.json["errors"] == [{"pointer": "/to", "message": "is required"}]
         assert len((await world.get("/jobs/digest/next?count=3"))["items"]) == 3
         why = await world.get("/jobs/digest/why?at=2026-01-01T00:30:00Z")
         assert why["steps"][0]["verdict"] == "off"
@@ -135,12 +135,12 @@ def test_backfill_and_next() -> None:
 def test_cancel() -> None:
     async def case(world: World) -> None:
         await world.create("digest")
-        asked = await world.post("/jobs/digest/trigger", status=202)
-        path = f"/executions/{asked['execution_id']}"
+        triggered = await world.post("/jobs/digest/trigger", status=202)
+        path = f"/executions/{triggered['execution_id']}"
         assert (await world.post(f"{path}/cancel?dry_run=true"))["dry_run"] is True
         assert (await world.post(f"{path}/cancel", {"reason": "oops"}, status=202))["status"] == "canceled"
         assert (await world.get(path))["reason"]["message"] == "oops"
-        # Canceling again is granted, in earnest as in a dry run, and changes nothing.
+        # Canceling again is allowed, also as a dry run, and changes nothing.
         assert (await world.post(f"{path}/cancel?dry_run=true"))["status"] == "canceled"
         assert (await world.post(f"{path}/cancel", {"reason": "again"}, status=202))["status"] == "canceled"
         assert (await world.get(path))["reason"]["message"] == "oops"
@@ -154,8 +154,8 @@ def test_cancel() -> None:
 def test_a_signal_ends_a_wait() -> None:
     async def case(world: World) -> None:
         await world.create("approval", wait={"signal": "approved"}, schedule="manual")
-        asked = await world.post("/jobs/approval/trigger", status=202)
-        path = f"/executions/{asked['execution_id']}"
+        triggered = await world.post("/jobs/approval/trigger", status=202)
+        path = f"/executions/{triggered['execution_id']}"
         await world.seen(path, "waiting")
         assert await world.post(f"{path}/signal?dry_run=true", {"name": "approved"}) == {
             "dry_run": True,
@@ -164,8 +164,8 @@ def test_a_signal_ends_a_wait() -> None:
         wrong = await world.call("POST", f"{V1}{path}/signal", {"name": "denied"})
         assert (wrong.status, wrong.code) == (409, "conflict")
         await world.post(f"{path}/signal", {"name": "approved", "payload": {"by": "ana"}}, status=202)
-        assert (await world.ended(asked["execution_id"]))["status"] == "succeeded"
-        for query in ("", "?dry_run=true"):  # it is there, and over
+        assert (await world.ended(triggered["execution_id"]))["status"] == "succeeded"
+        for query in ("", "?dry_run=true"):  # it exists and has ended
             assert (await world.call("POST", f"{V1}{path}/signal{query}", {"name": "approved"})).status == 409
         nameless = await world.call("POST", f"{V1}{path}/signal", {})
         assert nameless.json["errors"][0]["pointer"] == "/name"
@@ -205,7 +205,7 @@ def test_dead_letters_and_replay() -> None:
 async def read_events(
     world: World, count: int, listens: asyncio.Event | None = None, /, **headers: str
 ) -> list[dict[str, str]]:
-    """The next events of the stream, comments and signals left out; ``listens`` is set when they begin to come."""
+    """Return the next events, without comments and signals. ``listens`` is set when the stream starts."""
     found: list[dict[str, str]] = []
     async with asyncio.timeout(60), world.client.get(f"{world.base}{V1}/events", headers=headers) as response:
         assert response.headers["Content-Type"] == "text/event-stream"
@@ -225,18 +225,18 @@ async def read_events(
     return found
 
 
-def test_events_and_where_they_resume() -> None:
+def test_events_resume_after_the_last_event_id() -> None:
     async def case(world: World) -> None:
         await world.create("digest", schedule="manual", overlap="allow")
         listens = asyncio.Event()
         listening = asyncio.create_task(read_events(world, 2, listens))
         await listens.wait()
-        asked = [await world.post("/jobs/digest/trigger", status=202) for _ in range(2)]
-        for one in asked:
+        triggered = [await world.post("/jobs/digest/trigger", status=202) for _ in range(2)]
+        for one in triggered:
             await world.ended(one["execution_id"])
         first, second = await listening
-        told = sorted((json.loads(event["data"]) for event in (first, second)), key=lambda one: str(one["id"]))
-        assert told[::-1] == (await world.get("/executions"))["items"]  # names and all
+        received = sorted((json.loads(event["data"]) for event in (first, second)), key=lambda one: str(one["id"]))
+        assert received[::-1] == (await world.get("/executions"))["items"]  # including its name
         await world.call("DELETE", f"{V1}/jobs/digest")
         assert await read_events(world, 1, **{"Last-Event-ID": first["id"]}) == [second]
         await world.create("digest", schedule="manual", overlap="allow")
@@ -251,7 +251,7 @@ def test_events_and_where_they_resume() -> None:
     in_world(case, runs=True)
 
 
-def test_a_log_is_followed_while_it_is_written() -> None:
+def test_a_log_can_be_followed_while_it_is_written() -> None:
     go_on = asyncio.Event()
     functions = FunctionRegistry()
 
@@ -264,8 +264,8 @@ def test_a_log_is_followed_while_it_is_written() -> None:
 
     async def case(world: World) -> None:
         await world.create("talk", python={"name": "talk"}, schedule="manual")
-        asked = await world.post("/jobs/talk/trigger", status=202)
-        url = f"{world.base}{V1}/executions/{asked['execution_id']}/log?follow=true"
+        triggered = await world.post("/jobs/talk/trigger", status=202)
+        url = f"{world.base}{V1}/executions/{triggered['execution_id']}/log?follow=true"
         async with asyncio.timeout(60), world.client.get(url) as response:
             begun = await response.content.readline()
             assert b"first" in begun
@@ -277,7 +277,7 @@ def test_a_log_is_followed_while_it_is_written() -> None:
     in_world(case, runs=True, functions=functions)
 
 
-def test_a_log_has_each_piece_once() -> None:
+def test_a_log_has_each_piece_of_output_once() -> None:
     def row(task: str, number: int, part: int, text: str) -> OutputRow:
         return OutputRow(b"x" * 16, task, number, part, text)
 
@@ -292,7 +292,7 @@ def test_a_log_has_each_piece_once() -> None:
     assert "".join(OutputStream(None, 0).new_text(both)) == "--- a, attempt 1\nx--- b, attempt 2\ny"
 
 
-def test_what_the_server_says_of_itself() -> None:
+def test_status_nodes_and_queues_are_reported() -> None:
     async def case(world: World) -> None:
         await world.create("digest")
         await world.post("/jobs/digest/trigger", status=202)
@@ -314,13 +314,13 @@ def test_what_the_server_says_of_itself() -> None:
     in_world(case)
 
 
-def test_a_schedule_is_previewed() -> None:
+def test_a_schedule_can_be_previewed() -> None:
     async def case(world: World) -> None:
         body = {"schedule": {"cron": "30 2 * * *"}, "timezone": "Europe/Paris", "count": 3}
-        said = await world.post("/schedule/preview", body)
-        assert (len(said["next"]), said["timezone"]) == (3, "Europe/Paris")
-        assert {warning["kind"] for warning in said["warnings"]} >= {"moved"}
-        assert said["understood_as"] is None
+        answer = await world.post("/schedule/preview", body)
+        assert (len(answer["next"]), answer["timezone"]) == (3, "Europe/Paris")
+        assert {warning["kind"] for warning in answer["warnings"]} >= {"moved"}
+        assert answer["understood_as"] is None
         words = await world.post("/schedule/preview", {"schedule": "every weekday at 9am in New York"})
         assert (words["understood_as"], words["timezone"]) == ("0 9 * * 1-5", "America/New_York")
         wrong = await world.call("POST", f"{V1}/schedule/preview", {"schedule": "0 25 * * *"})
@@ -355,10 +355,10 @@ def test_runs_of_a_deleted_job_keep_its_name() -> None:
 
     async def case(world: World) -> None:
         runs = []
-        for _ in range(2):  # of the same name, one after the other
+        for _ in range(2):  # two jobs of the same name, one after the other
             await world.post("/jobs?namespace=here", shape("gone", **FAILS), status=201, user="ada")
-            asked = await world.post("/jobs/gone/trigger?namespace=here", status=202, user="ada")
-            runs.append(asked["execution_id"])
+            triggered = await world.post("/jobs/gone/trigger?namespace=here", status=202, user="ada")
+            runs.append(triggered["execution_id"])
             await world.ended(runs[-1], user="ada")
             assert (await world.call("DELETE", f"{V1}/jobs/gone?namespace=here", user="ada")).status == 200
         for user in ("ada", "here"):
@@ -375,7 +375,7 @@ def test_runs_of_a_deleted_job_keep_its_name() -> None:
     in_world(case, users=users, runs=True)
 
 
-def test_namespaces_are_those_that_have_jobs() -> None:
+def test_namespaces_with_jobs_are_listed() -> None:
     users: dict[str, dict[str, Any]] = {
         "ada": {"password_hash": SECRET, "role": "admin"},
         "here": {"password_hash": SECRET, "role": "viewer", "namespaces": ["b"]},
@@ -392,13 +392,13 @@ def test_namespaces_are_those_that_have_jobs() -> None:
     in_world(case, users=users)
 
 
-def test_the_audit_log_speaks_in_verbs() -> None:
+def test_audit_actions_are_verbs() -> None:
     async def case(world: World) -> None:
         await world.create("job", command={"argv": ["sleep", "60"]}, schedule="manual")
         for verb in ("pause", "resume", "disable", "enable"):
             await world.post(f"/jobs/job/{verb}")
-        asked = await world.post("/jobs/job/trigger", status=202)
-        await world.post(f"/executions/{asked['execution_id']}/cancel", {"reason": "enough"}, status=202)
+        triggered = await world.post("/jobs/job/trigger", status=202)
+        await world.post(f"/executions/{triggered['execution_id']}/cancel", {"reason": "enough"}, status=202)
         await world.call("DELETE", f"{V1}/jobs/job")
         lines = [(line["action"], line["subject"]) for line in (await world.get("/audit"))["items"]]
         verbs = ("create", "pause", "resume", "disable", "enable", "trigger", "cancel", "delete")
@@ -407,7 +407,7 @@ def test_the_audit_log_speaks_in_verbs() -> None:
     in_world(case)
 
 
-def test_why_says_which_signal_is_waited_for() -> None:
+def test_why_names_the_awaited_signal() -> None:
     async def case(world: World) -> None:
         await world.create("ask", schedule="manual", wait={"signal": "approved", "timeout": "1h"})
         id_ = (await world.post("/jobs/ask/trigger", status=202))["execution_id"]
@@ -415,12 +415,12 @@ def test_why_says_which_signal_is_waited_for() -> None:
         steps = (await world.get(f"/executions/{id_}/why"))["steps"]
         verdicts = [step["verdict"] for step in steps]
         assert verdicts.index("started") < verdicts.index("waits")
-        assert 'It waits for the signal "approved", and wakes at ' in steps[verdicts.index("waits")]["sentence"]
+        assert 'Waiting for the signal "approved", until ' in steps[verdicts.index("waits")]["sentence"]
 
     in_world(case, runs=True)
 
 
-def test_what_makes_no_sense_is_pointed_at() -> None:
+def test_invalid_fields_are_named_by_pointer() -> None:
     async def case(world: World) -> None:
         await world.create("tick")
         early, late, never = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z", "2099-01-01T00:00:00Z"
@@ -436,7 +436,7 @@ def test_what_makes_no_sense_is_pointed_at() -> None:
     in_world(case)
 
 
-def test_the_guide_takes_the_status_that_it_answers() -> None:
+def test_the_guide_accepts_the_status_that_it_returns() -> None:
     async def case(world: World) -> None:
         await world.create("tick", schedule="manual")
         id_ = (await world.post("/jobs/tick/trigger", status=202))["execution_id"]
@@ -453,10 +453,10 @@ def test_bytes_that_are_not_http_are_refused_and_the_connection_ends() -> None:
         for sent in (b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: x\r\n\r\n", b"\x16\x03\x01 nonsense\r\n\r\n"):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(sent)
-            told = (await asyncio.wait_for(reader.read(), 60)).decode()  # until the server hangs up
+            received = (await asyncio.wait_for(reader.read(), 60)).decode()  # until the server closes the connection
             writer.close()
             await writer.wait_closed()
-            head, _, body = told.partition("\r\n\r\n")
+            head, _, body = received.partition("\r\n\r\n")
             assert head.startswith(("HTTP/1.1 400 ", "HTTP/1.0 400 "))
             assert "Content-Type: text/plain" in head
             assert body

@@ -1,4 +1,4 @@
-"""Jobs over HTTP: every row of the table that is about definitions."""
+"""Jobs over HTTP: every route for definitions."""
 
 import asyncio
 from typing import Any
@@ -7,7 +7,7 @@ from chronos.api import ApiOptions
 from tests.support.api_server import V1, World, in_world, shape
 
 
-def test_create_look_list_and_delete() -> None:
+def test_a_job_can_be_created_read_listed_and_deleted() -> None:
     async def case(world: World) -> None:
         reply = await world.call("POST", f"{V1}/jobs", shape("digest", tags={"team": "data"}))
         assert (reply.status, reply.headers["ETag"]) == (201, '"1"')
@@ -46,10 +46,10 @@ def test_lists_are_paged() -> None:
     in_world(case)
 
 
-def test_put_creates_and_replaces_and_heeds_if_match() -> None:
+def test_put_creates_and_replaces_and_honours_if_match() -> None:
     async def case(world: World) -> None:
         body = shape("digest")
-        del body["name"]  # the path says it
+        del body["name"]  # the path has the name
         created = await world.call("PUT", f"{V1}/jobs/digest", body)
         assert (created.status, created.headers["ETag"]) == (201, '"1"')
         body["description"] = "two"
@@ -63,8 +63,8 @@ def test_put_creates_and_replaces_and_heeds_if_match() -> None:
             assert (same.status, same.headers["ETag"]) == (200, '"2"')
         other = await world.call("PUT", f"{V1}/jobs/digest", body | {"name": "else"})
         assert (other.status, other.json["errors"][0]["pointer"]) == (422, "/name")
-        there = await world.call("PUT", f"{V1}/jobs/digest", body, headers={"If-None-Match": "*"})
-        assert there.status == 412
+        refused_put = await world.call("PUT", f"{V1}/jobs/digest", body, headers={"If-None-Match": "*"})
+        assert refused_put.status == 412
         nowhere = await world.call("PUT", f"{V1}/jobs/new", body, headers={"If-Match": '"1"'})
         assert nowhere.status == 412
         odd = await world.call("PUT", f"{V1}/jobs/digest", body, headers={"If-Match": "seven"})
@@ -73,7 +73,7 @@ def test_put_creates_and_replaces_and_heeds_if_match() -> None:
     in_world(case)
 
 
-def test_a_change_that_was_made_already_is_no_conflict_for_who_sends_a_key() -> None:
+def test_a_repeated_change_with_an_idempotency_key_is_not_a_conflict() -> None:
     async def case(world: World) -> None:
         await world.create("digest")
         body = shape("digest", description="two")
@@ -99,7 +99,7 @@ def test_a_change_that_was_made_already_is_no_conflict_for_who_sends_a_key() -> 
     in_world(case)
 
 
-def test_what_was_answered_is_taken_back_and_what_is_not_so_is_refused() -> None:
+def test_read_only_fields_may_be_sent_back_but_not_contradicted() -> None:
     async def case(world: World) -> None:
         await world.create("digest")
         await world.create("other")
@@ -126,13 +126,13 @@ def test_what_was_answered_is_taken_back_and_what_is_not_so_is_refused() -> None
         for method, body in (("PUT", shown | {"version": 999}), ("PATCH", {"version": 999})):
             stale = await world.call(method, path, body)
             assert (stale.status, stale.code) == (409, "conflict")
-            assert "you have version 999, it is version 1" in stale.json["detail"]
+            assert "you have version 999, the current one is 1" in stale.json["detail"]
         odd = await world.call("PUT", path, shown | {"version": "1"})
         assert (odd.status, odd.json["errors"][0]["pointer"]) == (422, "/version")
         for name in ("id", "version", "state", "created_at"):
             assert (await world.call("PATCH", path, {name: None})).status == 422
         past = await world.call("PUT", path, shown | {"next_run_at": "2020-01-01T00:00:00Z", "last_execution": None})
-        assert past.status == 200  # it has run since
+        assert past.status == 200  # the job has run since
         off = await world.call("PUT", path, shown | {"enabled": False})
         assert (off.status, off.json["state"]) == (200, "disabled")
         assert (await world.call("PATCH", path, {"enabled": True, "state": "active"})).json["state"] == "active"
@@ -141,7 +141,7 @@ def test_what_was_answered_is_taken_back_and_what_is_not_so_is_refused() -> None
     in_world(case)
 
 
-def test_a_new_job_is_not_what_it_says_to_be() -> None:
+def test_a_new_job_with_a_contradicting_state_is_rejected() -> None:
     async def case(world: World) -> None:
         gone = await world.create("gone")
         for state in ("paused", "disabled", 5):
@@ -162,7 +162,7 @@ def test_a_new_job_is_not_what_it_says_to_be() -> None:
     in_world(case)
 
 
-def test_every_change_heeds_if_match() -> None:
+def test_every_change_honours_if_match() -> None:
     async def case(world: World) -> None:
         await world.create("digest")
         await world.call("PATCH", f"{V1}/jobs/digest", {"description": "two"})
@@ -184,7 +184,7 @@ def test_every_change_heeds_if_match() -> None:
     in_world(case)
 
 
-def test_a_recreated_job_has_other_tags() -> None:
+def test_a_recreated_job_has_another_etag() -> None:
     async def case(world: World) -> None:
         await world.create("digest")
         await world.call("DELETE", f"{V1}/jobs/digest")
@@ -199,7 +199,7 @@ def test_a_recreated_job_has_other_tags() -> None:
     in_world(case)
 
 
-def test_merge_patch() -> None:
+def test_a_merge_patch_changes_the_given_fields() -> None:
     async def case(world: World) -> None:
         await world.create("digest", description="one", tags={"a": "1", "b": "2"}, timezone="Europe/Paris")
         patch = {"schedule": "30 2 * * *", "description": None, "tags": {"a": None, "c": "3"}}
@@ -220,7 +220,7 @@ def test_merge_patch() -> None:
     in_world(case)
 
 
-def test_a_patch_passes_nothing_over_in_silence() -> None:
+def test_a_patch_with_unknown_fields_is_rejected() -> None:
     async def case(world: World) -> None:
         await world.create("digest", description="one")
         unknown = await world.call("PATCH", f"{V1}/jobs/digest", {"descripton": None})
@@ -228,14 +228,14 @@ def test_a_patch_passes_nothing_over_in_silence() -> None:
         state = await world.call("PATCH", f"{V1}/jobs/digest", {"state": "paused"})
         assert (state.status, state.json["errors"][0]["pointer"]) == (422, "/state")
         assert "pause" in state.json["detail"]
-        whole = await world.get("/jobs/digest")  # what is answered may be sent back
-        same = await world.call("PATCH", f"{V1}/jobs/digest", {**whole, "description": None, "retry": None})
+        full_job = await world.get("/jobs/digest")  # a returned job may be sent back
+        same = await world.call("PATCH", f"{V1}/jobs/digest", {**full_job, "description": None, "retry": None})
         assert (same.status, same.json["version"], "description" in same.json) == (200, 2, False)
 
     in_world(case)
 
 
-def test_every_bad_field_is_named() -> None:
+def test_every_invalid_field_is_named() -> None:
     async def case(world: World) -> None:
         bad = {"name": "no spaces", "schedule": "0 25 * * *", "http": {"urll": "x"}, "colour": "red"}
         reply = await world.call("POST", f"{V1}/jobs", bad)
@@ -248,7 +248,7 @@ def test_every_bad_field_is_named() -> None:
     in_world(case)
 
 
-def test_switching() -> None:
+def test_the_state_of_a_job_can_be_changed() -> None:
     async def case(world: World) -> None:
         await world.create("digest")
         paused = await world.post("/jobs/digest/pause", {"reason": "moving house"})
@@ -267,7 +267,7 @@ def test_switching() -> None:
     in_world(case)
 
 
-def test_many_who_switch_a_job_at_once_are_all_answered() -> None:
+def test_concurrent_state_changes_all_get_a_response() -> None:
     async def case(world: World) -> None:
         await world.create("digest")
         await world.post("/jobs/digest/pause")
@@ -303,17 +303,17 @@ def test_versions_diff_and_rollback() -> None:
     in_world(case)
 
 
-def test_bulk_answers_for_each() -> None:
+def test_bulk_returns_a_result_per_job() -> None:
     async def case(world: World) -> None:
         await world.create("there")
         jobs = [shape("there"), shape("new"), shape("bad", schedule="never ever"), shape("there-too"), "what"]
         dry = await world.post("/jobs/bulk?dry_run=true", {"jobs": jobs})
         assert (dry["created"], dry["failed"]) == (2, 2)
         assert len((await world.get("/jobs"))["items"]) == 1
-        said = await world.post("/jobs/bulk", {"jobs": jobs})
-        assert [one["result"] for one in said["results"]] == ["unchanged", "created", "failed", "created", "failed"]
-        assert said["results"][2]["code"] == "invalid_job"
-        assert said["results"][2]["errors"][0]["pointer"] == "/schedule"
+        answer = await world.post("/jobs/bulk", {"jobs": jobs})
+        assert [one["result"] for one in answer["results"]] == ["unchanged", "created", "failed", "created", "failed"]
+        assert answer["results"][2]["code"] == "invalid_job"
+        assert answer["results"][2]["errors"][0]["pointer"] == "/schedule"
         follower = [{"name": "down", "command": {"argv": ["true"]}, "after": ["up"]}, shape("up")]
         for query in ("?dry_run=true", ""):
             assert (await world.post(f"/jobs/bulk{query}", {"jobs": follower}))["created"] == 2, query
@@ -323,7 +323,7 @@ def test_bulk_answers_for_each() -> None:
     in_world(case)
 
 
-def test_apply_is_a_plan_and_all_or_nothing() -> None:
+def test_apply_returns_a_plan_and_is_all_or_nothing() -> None:
     async def case(world: World) -> None:
         first = {"jobs": [shape("a"), shape("b")], "owner": "team"}
         dry = await world.post("/apply?dry_run=true", first)
@@ -372,7 +372,7 @@ def test_dry_runs_change_nothing() -> None:
     in_world(case)
 
 
-def test_creating_again_with_the_same_key() -> None:
+def test_creating_again_with_the_same_key_returns_the_job() -> None:
     async def case(world: World) -> None:
         key = {"Idempotency-Key": "abc"}
         body = shape("digest", schedule={"every": "10m"})
@@ -434,11 +434,11 @@ def test_a_job_without_a_schedule_runs_once_and_is_done() -> None:
     in_world(case, runs=True)
 
 
-def test_namespaces_are_apart() -> None:
+def test_names_are_unique_per_namespace() -> None:
     async def case(world: World) -> None:
         await world.create("digest")
-        there = await world.call("POST", f"{V1}/jobs?namespace=billing", shape("digest", description="theirs"))
-        assert (there.status, there.json["namespace"]) == (201, "billing")
+        in_billing = await world.call("POST", f"{V1}/jobs?namespace=billing", shape("digest", description="theirs"))
+        assert (in_billing.status, in_billing.json["namespace"]) == (201, "billing")
         assert (await world.get("/jobs/digest?namespace=billing"))["description"] == "theirs"
         assert "description" not in await world.get("/jobs/digest")
         assert len((await world.get("/jobs?namespace=*"))["items"]) == 2
@@ -450,7 +450,7 @@ def test_namespaces_are_apart() -> None:
     in_world(case)
 
 
-def test_the_guides_paths_and_names() -> None:
+def test_the_guides_paths_return_its_names() -> None:
     async def case(world: World) -> None:
         body = {
             "name": "daily-report",
@@ -481,7 +481,7 @@ def test_the_guides_paths_and_names() -> None:
     in_world(case)
 
 
-def test_a_base_path() -> None:
+def test_a_base_path_prefixes_every_route() -> None:
     async def case(world: World) -> None:
         await world.create("digest")
         assert (await world.call("GET", "/healthz")).status == 200

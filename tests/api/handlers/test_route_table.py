@@ -1,4 +1,4 @@
-"""The table of routes: whole, documented, and true to its own examples."""
+"""The route table: complete, documented, and consistent with its examples."""
 
 import re
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ def named(route: Route) -> str:
 
 
 def word(route: Route) -> str:
-    """Who may use a route, as the page says it."""
+    """Return the role of a route as the page writes it."""
     words = {
         Permission.OPEN: "everybody",
         Permission.VIEW: "viewer",
@@ -49,7 +49,7 @@ def word(route: Route) -> str:
     return words[route.permission] + (" everywhere" if everywhere else "")
 
 
-def test_everything_promised_is_there() -> None:
+def test_every_route_of_the_contract_exists() -> None:
     promised = {call.strip().replace(" ", " /api/v1") for call in re.split(r"·|\n", CONTRACT) if call.strip()}
     assert promised <= {named(route) for route in ROUTES}
 
@@ -68,18 +68,18 @@ def test_every_route_is_documented(route: Route) -> None:
     assert all(param.description for param in route.query)
 
 
-def test_names_are_used_once() -> None:
+def test_routes_and_operation_ids_are_unique() -> None:
     for names in ([named(route) for route in ROUTES], [operation_id(route) for route in ROUTES]):
         assert len(set(names)) == len(names)
 
 
 def within(schema: Any) -> dict[str, Any]:
-    """A schema that can see its neighbours."""
+    """Return a schema that can resolve references to the others."""
     return {"allOf": [schema], "components": {"schemas": SCHEMAS}}
 
 
 def parts(schema: Any) -> Iterator[Any]:
-    """A schema, and all of those that it is put together from."""
+    """Yield a schema and all schemas that it is composed of."""
     yield schema
     inner = [*schema.get("allOf", ()), *schema.get("anyOf", ())]
     if "$ref" in schema:
@@ -89,26 +89,26 @@ def parts(schema: Any) -> Iterator[Any]:
 
 
 def undeclared(schema: Any, value: Any, at: str = "") -> Iterator[str]:
-    """Where a value has fields that its schema allows and does not tell of."""
+    """Yield the places where a value has fields that its schema does not declare."""
     found = list(parts(schema))
     if isinstance(value, list):
         items = {"anyOf": [part["items"] for part in found if "items" in part]}
         for number, item in enumerate(value):
             yield from undeclared(items, item, f"{at}/{number}")
     if isinstance(value, dict) and not any("additionalProperties" in part for part in found):
-        told: dict[str, list[Any]] = {}
+        declared: dict[str, list[Any]] = {}
         for part in found:
             for name, inner in part.get("properties", {}).items():
-                told.setdefault(name, []).append(inner)
+                declared.setdefault(name, []).append(inner)
         for name, inner in value.items():
-            if name not in told:
+            if name not in declared:
                 yield f"{at}/{name}"
-            elif any(told[name]):  # an empty schema is of anything at all
-                yield from undeclared({"anyOf": told[name]}, inner, f"{at}/{name}")
+            elif any(declared[name]):  # an empty schema allows anything
+                yield from undeclared({"anyOf": declared[name]}, inner, f"{at}/{name}")
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=named)
-def test_examples_are_what_they_illustrate(route: Route) -> None:
+def test_examples_match_their_schemas(route: Route) -> None:
     if route.body is not None:
         jsonschema_rs.validate(within(route.body.schema), route.body.example)
     for answer in route.returns.values():
@@ -126,7 +126,7 @@ def test_examples_of_refusals_are_problems() -> None:
 
 
 def places(node: Any, at: str = "#") -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every object of the document that is no example, with its place."""
+    """Yield every object of the document that is not an example, with its place."""
     if isinstance(node, dict):
         yield at, node
         for name, inner in node.items():
@@ -138,11 +138,11 @@ def places(node: Any, at: str = "#") -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def is_of(schema: dict[str, Any], kind: str) -> bool:
-    said = schema.get("type")
-    return said == kind or (isinstance(said, list) and kind in said)
+    type_ = schema.get("type")
+    return type_ == kind or (isinstance(type_, list) and kind in type_)
 
 
-def test_schemas_are_such_that_generators_understand_them() -> None:
+def test_schemas_are_understood_by_client_generators() -> None:
     document = openapi(ROUTES)
     named_inside = [
         f"{at}: an object without a name in a union"
@@ -203,7 +203,7 @@ def test_every_code_is_used_for_one_status() -> None:
     assert not [code for code, found in statuses.items() if f"| `{code}` | {min(found)} |" not in text]
 
 
-def test_the_document() -> None:
+def test_the_openapi_document_is_valid() -> None:
     document = openapi(ROUTES, "/base")
     assert document["openapi"].startswith("3.1")
     assert document["servers"] == [{"url": "/base"}]
@@ -212,7 +212,7 @@ def test_the_document() -> None:
     assert referred <= set(SCHEMAS)
 
 
-def test_the_page_needs_nothing_from_elsewhere() -> None:
+def test_the_documentation_page_works_offline() -> None:
     text = page(ROUTES, "")
     assert "<script" not in text
     assert " style=" not in text
@@ -232,9 +232,9 @@ def test_the_page_needs_nothing_from_elsewhere() -> None:
     in_world(case)
 
 
-def test_the_reference_has_every_route() -> None:
-    told = {(method, path): (who, what) for method, path, who, what in ROW.findall(PAGE.read_text())}
-    assert set(told) == {(route.method, route.path) for route in ROUTES}
+def test_the_rest_reference_lists_every_route_and_code() -> None:
+    declared = {(method, path): (who, what) for method, path, who, what in ROW.findall(PAGE.read_text())}
+    assert set(declared) == {(route.method, route.path) for route in ROUTES}
     assert not [
-        f"{named(route)}: {word(route)}" for route in ROUTES if told[route.method, route.path][0] != word(route)
+        f"{named(route)}: {word(route)}" for route in ROUTES if declared[route.method, route.path][0] != word(route)
     ]

@@ -1,4 +1,4 @@
-"""Requests made up from the OpenAPI document, at a running server: nothing breaks it, and answers keep their word."""
+"""Requests generated from the OpenAPI document, against a running server: nothing breaks it, and responses match."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ from tests.support.api_server import V1, World, in_world, shape
 
 
 def refusals_are_listed(_: Any, response: Any, case: schemathesis.Case[Any]) -> None:
-    """A refusal is among those that the document lists for the operation; its ``default`` is for failures."""
+    """A refusal must be one that the document lists for the operation; its ``default`` covers failures only."""
     listed = case.operation.definition.raw["responses"]
     assert response.status_code < 400 or str(response.status_code) in listed, response.text
 
@@ -40,7 +40,7 @@ DIGEST = {"name": "digest", "schedule": "manual", "command": {"argv": ["true"]},
 
 @pytest.fixture(scope="module")
 def base() -> Iterator[str]:
-    """A server in a thread of its own, which does what it is asked to."""
+    """A server in its own thread."""
     found: list[str] = []
     is_up, is_over = threading.Event(), threading.Event()
 
@@ -64,16 +64,18 @@ def sent(base: str, method: str, path: str, body: Any) -> Any:
         return json.load(answer)
 
 
-def there(base: str) -> dict[str, Any]:
-    """What paths may name: a job, one of its runs, a version; made anew if the last requests took them away."""
+def existing_objects(base: str) -> dict[str, Any]:
+    """Return existing objects for paths: a job, one of its runs, a version. Recreates those that earlier requests
+    deleted.
+    """
     sent(base, "PUT", "/jobs/digest", DIGEST)
     run = sent(base, "POST", "/jobs/digest/trigger", {})["execution_id"]
     return {"ref": "digest", "id": run, "version": "1"}
 
 
 def try_out(operation: Any, base: str, examples: int) -> None:
-    """Send made-up requests to one operation, some of them to things that are there."""
-    names = there(base)
+    """Send generated requests to one operation, some of them for existing objects."""
+    names = existing_objects(base)
 
     @settings(
         max_examples=examples,
@@ -91,22 +93,22 @@ def try_out(operation: Any, base: str, examples: int) -> None:
     try_it()
 
 
-# A few requests each time the tests run; many when there is time.
+# A few requests per test run; many in long runs.
 @pytest.mark.parametrize("examples", [3, pytest.param(60, marks=pytest.mark.slow)])
-def test_made_up_requests(base: str, examples: int) -> None:
+def test_generated_requests_get_documented_responses(base: str, examples: int) -> None:
     schema = schemathesis.openapi.from_url(f"{base}/openapi.json")
     tried = 0
     for result in schema.get_all_operations():
         assert isinstance(result, Ok)
         operation = result.ok()
-        if not operation.path.endswith("/events"):  # it goes on for as long as somebody listens
+        if not operation.path.endswith("/events"):  # streams while the client listens
             try_out(operation, base, examples)
             tried += 1
     assert tried > 50
 
 
-def test_the_examples_of_the_document_work() -> None:
-    """What the documentation shows can be sent as it is."""
+def test_the_examples_of_the_document_are_accepted() -> None:
+    """The examples of the documentation can be sent unchanged."""
 
     async def case(world: World) -> None:
         document = (await world.call("GET", "/openapi.json")).json

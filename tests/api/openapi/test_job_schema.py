@@ -1,4 +1,4 @@
-"""The schema of a job says what the shapes accept: the same fields, words and bounds, and never less than they take."""
+"""The schema of a job matches the serializers: the same fields, values and bounds, and never stricter."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -27,7 +27,7 @@ Schema = dict[str, Any]
 
 
 def parts(schema: Any) -> Iterator[Schema]:
-    """A schema, and all of those that it is put together from."""
+    """Yield a schema and all schemas that it is composed of."""
     if "$ref" in schema:
         yield from parts(SCHEMAS[schema["$ref"].rpartition("/")[2]])
     for inner in (*schema.get("allOf", ()), *schema.get("anyOf", ())):
@@ -40,7 +40,7 @@ def properties(schema: Any) -> dict[str, Schema]:
 
 
 def at(path: Path) -> Any:
-    """The schema of what stands at a place of a job."""
+    """Return the schema of a place in a job."""
     schema: Any = SCHEMAS["JobInput"]
     for step in path:
         if step == ITEM:
@@ -51,7 +51,7 @@ def at(path: Path) -> Any:
 
 
 def described(path: Path = ()) -> Iterator[Path]:
-    """Every object of the schema that has properties."""
+    """Yield every object of the schema that has properties."""
     schema = at(path)
     if properties(schema):
         yield path
@@ -69,11 +69,11 @@ def shown(path: Path) -> str:
 
 
 @pytest.mark.parametrize("path", objects(), ids=shown)
-def test_an_object_has_the_fields_that_are_accepted(path: Path) -> None:
+def test_each_schema_has_the_accepted_fields(path: Path) -> None:
     assert set(properties(at(path))) == set(objects()[path])
 
 
-def test_every_object_with_fields_is_one_that_refuses_others() -> None:
+def test_every_schema_with_fields_rejects_others() -> None:
     assert set(described()) == set(objects())
 
 
@@ -81,22 +81,22 @@ EACH = [(path, name, field) for path, fields in objects().items() for name, fiel
 
 
 @pytest.mark.parametrize(("path", "name", "field"), [each for each in EACH if each[2].words])
-def test_closed_values_are_the_words_that_are_accepted(path: Path, name: str, field: Field) -> None:
+def test_enums_list_the_accepted_values(path: Path, name: str, field: Field) -> None:
     if name == "schedule_type":
-        return  # in upper or lower case
+        return  # in any case
     words = {word for part in parts(properties(at(path))[name]) for word in part.get("enum", ())}
     assert words - {None} == set(field.words)
 
 
 @pytest.mark.parametrize(("path", "name", "field"), [each for each in EACH if each[2].bounds])
-def test_bounds_are_those_that_are_kept(path: Path, name: str, field: Field) -> None:
+def test_bounds_are_those_of_the_server(path: Path, name: str, field: Field) -> None:
     schema = properties(at(path))[name]
     low, high = field.bounds or ("", "")
     assert schema["maximum"] == float(high)
     assert schema["minimum"] == (16 if name == "files" else float(low))
 
 
-def test_every_field_says_what_it_is() -> None:
+def test_every_field_has_a_description() -> None:
     silent = [
         f"{shown(path)}.{name}"
         for path in objects()
@@ -107,13 +107,13 @@ def test_every_field_says_what_it_is() -> None:
     assert all(method in str(SCHEMAS["HttpTarget"]["properties"]["method"]) for method in METHODS)
 
 
-def test_examples_are_what_they_illustrate() -> None:
+def test_examples_match_their_schemas() -> None:
     known = {"components": {"schemas": SCHEMAS}}
     for path, name, _ in EACH:
         schema = properties(at(path))[name]
         for example in schema.get("examples", ()):
             jsonschema_rs.validate({"allOf": [schema], **known}, example)
-            if name not in ("needs", "schedule_type"):  # which are about the rest of the job
+            if name not in ("needs", "schedule_type"):  # these depend on the rest of the job
                 assert not problems(job(path, name, example)), (path, name, example)
     for schema in SCHEMAS.values():
         for example in schema.get("examples", ()):
@@ -138,9 +138,9 @@ POOL: list[Any] = [
     *({"type": "api_key", "value": "v", "name": 5}, {"memory": "1MiB", "cpu_s": 1}, {"memory": None, "cpu_s": 0.5}),
     *({"max_attempts": None, "retry_on": "timeout"}, {"limit": 0}, {"labels": {"a": ""}}, {"strategy": None}),
 ]
-#: Accepted by servers other than this one: by one that has such a runner, by a node that runs as root.
+#: Accepted by other servers: with such a runner, or running as root.
 ELSEWHERE = {"grpc", "user"}
-AGAIN = {"webhook", "retry_policy", "on_complete", "cron_expression", "execute_at"}  # the same under another name
+AGAIN = {"webhook", "retry_policy", "on_complete", "cron_expression", "execute_at"}  # aliases
 
 
 def values(field: Field) -> list[Any]:
@@ -148,8 +148,8 @@ def values(field: Field) -> list[Any]:
 
 
 @pytest.mark.parametrize("path", [path for path in objects() if AGAIN.isdisjoint(path)], ids=shown)
-def test_whatever_is_accepted_is_valid(path: Path) -> None:
-    """Every field with every kind of value, and nothing but a word of refusal for what is wrong with it."""
+def test_accepted_values_are_valid(path: Path) -> None:
+    """Every field with every kind of value that the server accepts."""
     for name, field in objects()[path].items():
         jobs = [(value, job(path, name, value)) for value in values(field)]
         accepted = [(value, data) for value, data in jobs if not problems(data)]
@@ -159,7 +159,7 @@ def test_whatever_is_accepted_is_valid(path: Path) -> None:
 
 
 def cases(test: Any) -> list[Any]:
-    """The table of a test."""
+    """Return the table of a parametrized test."""
     [table] = [mark for mark in test.pytestmark if mark.name == "parametrize"]
     return [case[0] for case in table.args[1]]
 
@@ -167,26 +167,26 @@ def cases(test: Any) -> list[Any]:
 TABLED = [
     *(shape(**fields) for fields in cases(test_shapes.test_settings)),
     *(shape(schedule=schedule) for schedule in cases(test_shapes.test_schedules)),
-    *(shape(**fields) for fields in cases(test_shapes.test_what_runs_at_once)),
+    *(shape(**fields) for fields in cases(test_shapes.test_jobs_that_run_immediately)),
 ]
 
 
 @pytest.mark.parametrize("data", TABLED)
-def test_jobs_of_the_tables_are_valid(data: dict[str, Any]) -> None:
+def test_accepted_jobs_of_other_tests_are_valid(data: dict[str, Any]) -> None:
     read_job(data, checks=LAX)
     VALID.validate(data)
 
 
 @given(test_shapes_back.SPECS)
-def test_what_is_answered_can_be_sent_back(spec: JobSpec) -> None:
-    target = test_shapes_back.MAIN.target  # the others have options that no runner would take
+def test_a_returned_job_is_valid_input(spec: JobSpec) -> None:
+    target = test_shapes_back.MAIN.target  # the others have options that runners reject
     tasks = tuple(replace(task, target=target) for task in spec.tasks)
     spec = replace(spec, tasks=tasks, on_start=spec.on_start and target, on_complete=spec.on_complete and target)
     VALID.validate(write_job(test_shapes_back.stored(spec)))
 
 
 @given(st.dictionaries(st.sampled_from(FIELDS), VALUES, max_size=3))
-def test_made_up_jobs_that_are_accepted_are_valid(fields: dict[str, Any]) -> None:
+def test_generated_jobs_that_are_accepted_are_valid(fields: dict[str, Any]) -> None:
     data = shape(**fields)
     try:
         read_job(data, checks=CHECKS)
@@ -210,7 +210,7 @@ def test_a_target_of_a_package_is_valid() -> None:
         *({"name": "a b"}, {"name": None}, {"wait": {}}, {"recovery": "never"}, {"update": {"count": 0}}),
     ],
 )
-def test_slips_are_found_by_the_schema_alone(fields: dict[str, Any]) -> None:
+def test_typos_are_found_by_the_schema(fields: dict[str, Any]) -> None:
     data = shape(**fields)
     assert problems(data)
     assert not VALID.is_valid(data)

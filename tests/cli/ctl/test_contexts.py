@@ -98,7 +98,8 @@ def test_users_and_tokens() -> None:
         assert "would be unlocked on" in served.ctl("users", "unlock", "eve", "--dry-run", env=ana).stderr
         assert served.ctl("users", "unlock", "eve", env=ana).stdout == "eve\n"
         assert served.ctl("audit", "list", "--limit", "1", env=ana).stdout.count("unlock user") == 1
-        assert 'no user "bob"' in served.ctl("users", "unlock", "bob", env=ana, code=3).stderr
+        missing = served.ctl("users", "unlock", "bob", env=ana, code=3).stderr
+        assert missing == '✗ user "bob" not found\n  list the users: chronosctl users list\n'
         secret = served.ctl("jobs", "list", env={"CHRONOS_SERVER": "http://ana:secret@127.0.0.1:9"}, code=5)
         assert "ana:…@127.0.0.1:9 cannot be reached" in secret.stderr
 
@@ -116,5 +117,5 @@ def test_a_full_queue_is_retried_and_then_reported(monkeypatch: pytest.MonkeyPat
         served.create()
         served.ctl("jobs", "run", "hello")
         full = served.ctl("jobs", "run", "hello", code=1)
-    assert "executions wait already" in full.stderr
+    assert "already waiting, allowed 1 (queue.max_pending)" in full.stderr
     assert pauses == [1.0, 1.0]

@@ -1,4 +1,4 @@
-"""Tries of one task on the virtual clock: retries and their pauses, timeouts, being stopped, delivery."""
+"""Attempts of one task on the virtual clock: retries and their pauses, timeouts, stops, delivery."""
 
 import asyncio
 import contextlib
@@ -13,11 +13,11 @@ from tests.support.engine_world import World, in_world
 
 
 class Flaky(RuntimeError):
-    """Worth another try."""
+    """An error that is retried."""
 
 
 class Broken(RuntimeError):
-    """Not worth one."""
+    """An error that is not retried."""
 
 
 # --- retries
@@ -153,7 +153,7 @@ async def test_the_execution_timeout_counts_work_and_not_waiting(world: World) -
     retry = {"max_attempts": 10, "initial_interval": "20s", "multiplier": 1, "jitter": 0}
     await world.job("work", schedule="now", execution_timeout="10s", retry=retry)
     end = await finished(world, "work", within_s=100)
-    # Two whole tries make eight seconds; the third is cut off after two more, long after ten seconds on the wall.
+    # Two full attempts take eight seconds. The third is stopped after two more, long after ten seconds of wall time.
     assert (work.starts, work.cut) == ([0, 24, 48], [50])
     assert end.status is Status.FAILED
     assert end.reason is not None
@@ -193,7 +193,7 @@ async def test_an_execution_timeout_shorter_than_the_task_timeout(world: World) 
 def test_work_that_ends_after_its_timeout_has_not_succeeded(
     settings: dict[str, str], task: str, code: ReasonCode, result: str | None
 ) -> None:
-    """Neither on the quick way of functions that give nothing, nor on the long one."""
+    """Both on the fast path and as an ExecutionRun."""
 
     @in_world
     async def check(world: World) -> None:
@@ -218,7 +218,7 @@ def test_work_that_ends_after_its_timeout_has_not_succeeded(
 def test_work_that_ignores_its_timeout_is_killed_after_the_short_grace_period(
     settings: dict[str, str], hears: bool
 ) -> None:
-    """The quick way has a clock of its own, so both are looked at; the long grace stays for what is canceled."""
+    """Checked on both paths. Canceled work keeps the long grace period."""
 
     @in_world
     async def check(world: World) -> None:
@@ -227,7 +227,7 @@ def test_work_that_ignores_its_timeout_is_killed_after_the_short_grace_period(
         await world.job("work", schedule="now", retry={"max_attempts": 1}, **settings)
         await world.advance(4.9)
         assert (await world.last("work")).status is Status.RUNNING
-        await world.advance(1.2)  # of which one second is the last chance of an async function
+        await world.advance(1.2)  # including the one second before an async function is abandoned
         assert ((await world.last("work")).status, node.engine.busy) == (Status.FAILED, 0)
 
     check()
@@ -243,7 +243,7 @@ async def test_work_without_a_timeout_is_not_stopped(world: World) -> None:
     assert work.ends == [5000]
 
 
-# --- being stopped
+# --- stopping
 
 
 @in_world
@@ -279,7 +279,7 @@ async def test_canceling_kills_work_that_ignores_the_request(world: World) -> No
 
 @in_world
 async def test_work_that_noticed_the_cancellation_is_canceled_even_if_it_returns(world: World) -> None:
-    """Whether it came to its own end or gave up half-way only the function knows."""
+    """Only the function knows whether it finished or gave up."""
     work = world.work("work", takes=5, stubborn=True)
     await world.node()
     await world.job("work", schedule="now")
@@ -369,8 +369,8 @@ async def test_only_unfinished_tasks_run_again_after_a_crash(world: World) -> No
     await world.advance(80)
     end = await world.last("group")
     assert (end.status, [len(work.starts) for work in (a, b, c)]) == (Status.SUCCEEDED, [1, 2, 1])
-    told = [(attempt.task, attempt.number, attempt.status) for attempt in await world.attempts(end)]
-    assert sorted(told) == [
+    attempts = [(attempt.task, attempt.number, attempt.status) for attempt in await world.attempts(end)]
+    assert sorted(attempts) == [
         ("a", 1, AttemptStatus.SUCCEEDED),
         ("b", 1, AttemptStatus.LOST),
         ("b", 2, AttemptStatus.SUCCEEDED),

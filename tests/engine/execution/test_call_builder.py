@@ -1,4 +1,4 @@
-"""Whose payload a function gets: the trigger's, else its task's own, else the job's."""
+"""The payload of a function: the trigger's, else its task's own, else the job's."""
 
 import pytest
 
@@ -12,18 +12,18 @@ TASKS = [
 
 
 @pytest.mark.parametrize(
-    ("triggered", "heard"),
+    ("triggered", "expected"),
     [(None, [{"x": "task"}, {"x": "job"}]), ({"x": "trigger"}, [{"x": "trigger"}, {"x": "trigger"}])],
 )
 @in_world
-async def test_the_most_specific_payload_is_used(world: World, triggered: object, heard: list[object]) -> None:
+async def test_the_most_specific_payload_is_used(world: World, triggered: object, expected: list[object]) -> None:
     works = [world.work("first", hears=True), world.work("second", hears=True)]
     await world.node()
     await world.job("job", schedule="manual", tasks=TASKS, payload={"x": "job"})
     await world.executions.trigger("job", triggered)
     await world.advance(2)
     assert (await world.last("job")).status is Status.SUCCEEDED
-    assert [work.payloads for work in works] == [[payload] for payload in heard]
+    assert [work.payloads for work in works] == [[payload] for payload in expected]
 
 
 @in_world

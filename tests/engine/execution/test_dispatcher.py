@@ -1,4 +1,4 @@
-"""Placement: which node takes which work, and what is left over when the right one does not come."""
+"""Placement: which node takes which work, and what happens if the right node is missing."""
 
 from typing import Any
 
@@ -40,21 +40,21 @@ async def test_work_that_no_node_can_take_is_reported_within_a_minute(world: Wor
     work = world.work("job")
     node = await world.node("plain")
 
-    def told() -> list[str]:
+    def shortages() -> list[str]:
         return [event.error for event in node.events if isinstance(event, WorkUnclaimable)]
 
-    await world.advance(5)  # the node has looked once, and found nothing
+    await world.advance(5)  # the node has checked once and found nothing
     await world.job("job", schedule="now", **placed())
     await world.advance(60)
-    assert told() == ["no live node has the label gpu=yes; live nodes: plain"]
+    assert shortages() == ["no live node has the label gpu=yes; live nodes: plain"]
     await world.advance(600)
-    assert len(told()) == 1  # the same shortage is not reported every minute
+    assert len(shortages()) == 1  # the same shortage is not reported every minute
     await world.node("right", labels={"gpu": "yes"})
     await world.advance(60)
     assert len(work.starts) == 1
     await world.job("other", schedule="now", python={"name": "elsewhere"})
     await world.advance(60)
-    assert told()[1:] == ['no live node has the function "elsewhere"; live nodes: plain, right']
+    assert shortages()[1:] == ['no live node has the function "elsewhere"; live nodes: plain, right']
 
 
 @in_world

@@ -1,4 +1,4 @@
-"""Durable waits: ``wait`` tasks and waits inside Python functions, over restarts of everything."""
+"""Durable waits: ``wait`` tasks and waits inside Python functions, across restarts of everything."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -115,7 +115,7 @@ async def test_several_waits_at_once_wake_one_by_one(world: World) -> None:
 
 @in_world
 async def test_a_wait_beside_running_work(world: World) -> None:
-    """The execution cannot sleep as a whole; the wait ends in time all the same."""
+    """The execution as a whole cannot sleep, but the wait still ends on time."""
     slow, after = world.work("slow", takes=30), world.work("after")
     await world.node()
     tasks = [python("slow"), {"name": "pause", "wait": {"for": "10s"}}, python("after", needs=["pause"])]
@@ -127,7 +127,7 @@ async def test_a_wait_beside_running_work(world: World) -> None:
 
 @in_world
 async def test_a_signal_beside_running_work(world: World) -> None:
-    """One task runs, another waits for a signal: it may be sent, and is not lost."""
+    """One task runs while another waits for a signal. The signal can be sent and is not lost."""
     world.work("slow", takes=30)
     after = world.work("after")
     await world.node()
@@ -135,7 +135,7 @@ async def test_a_signal_beside_running_work(world: World) -> None:
     await world.job("job", schedule="now", tasks=tasks)
     await world.advance(10)
     run = await world.last("job")
-    if not await world.executions.signal(run.id, "go"):  # it does not sleep yet: whoever sends it is told to try again
+    if not await world.executions.signal(run.id, "go"):  # it does not sleep yet: the sender must try again
         await world.advance(25)
         assert await world.executions.signal(run.id, "go") is True
     end = await finished(world, "job")

@@ -1,4 +1,4 @@
-"""Task groups on the virtual clock: modes, failure strategies and what a single task overrides; hooks; reports."""
+"""Task groups on the virtual clock: modes, failure strategies, overrides of single tasks, hooks, reports."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ def python(name: str, **overrides: Any) -> dict[str, Any]:
 
 
 async def finished(world: World, name: str, within_s: float = 60) -> Execution:
-    """The job's last execution, when it is over."""
+    """Return the last execution of a job, once it is over."""
     for _ in range(round(within_s)):
         await world.advance(1)
         if (await world.last(name)).status.final:
@@ -25,9 +25,9 @@ async def finished(world: World, name: str, within_s: float = 60) -> Execution:
     raise AssertionError(f"{name} is still {(await world.last(name)).status.name} after {within_s} s")
 
 
-# One of three tasks fails for good: "b", after two seconds. "a" takes one second, "c" ten.
+# One of three tasks fails for good: "b", after two seconds. "a" takes one second, "c" takes ten.
 TABLE = [
-    # mode, on_failure, what "c" overrides, then: the execution's end, and "c"'s
+    # mode, on_failure, overrides of "c", the execution's end, the end of "c"
     ("sequential", "fail_fast", {}, "failed", "skipped"),
     ("sequential", "continue", {}, "completed_with_errors", "succeeded"),
     ("sequential", "retry", {}, "failed", "skipped"),
@@ -71,7 +71,7 @@ async def test_how_a_failed_task_affects_the_others(
     assert await world.tasks(end) == {"a": "succeeded", "b": "failed", "c": c_ends}
     b_from = 1 if mode == "sequential" else 0
     assert a.starts == [0]
-    assert b.starts == [b_from, b_from + 3], "both tries, whatever the strategy"
+    assert b.starts == [b_from, b_from + 3], "both attempts, whatever the strategy"
     assert end.reason is not None
     assert end.reason.code == (
         ReasonCode.SOME_TASKS_FAILED if ends == "completed_with_errors" else ReasonCode.TASK_FAILED
@@ -100,7 +100,7 @@ async def test_no_other_task_starts_while_one_retries(world: World) -> None:
         end = await finished(world, on_failure)
         assert end.status is Status.SUCCEEDED
         assert first.starts == [began_s, began_s + 5]
-        # "side" ends after one second: what follows it waits only where the strategy says so.
+        # "side" ends after one second. The next task waits only if the strategy says so.
         assert then.starts == [began_s + (6 if on_failure == "retry" else 1)]
 
 
@@ -150,7 +150,7 @@ async def test_results_are_kept_by_task(world: World) -> None:
 
 @in_world
 async def test_many_tasks_run_at_once_in_one_slot(world: World) -> None:
-    """A slot is an execution's, not a task's."""
+    """An execution takes one slot, whatever its number of tasks."""
     works = [world.work(f"t{n}", takes=2) for n in range(20)]
     await world.node(slots=1)
     await world.job("wide", schedule="now", mode="parallel", tasks=[python(work.name) for work in works])
@@ -257,15 +257,15 @@ async def test_on_complete_runs_after_a_reap(world: World) -> None:
 @pytest.mark.parametrize("when", ["running", "waiting"])
 @in_world
 async def test_on_complete_runs_after_a_cancel(world: World, when: str) -> None:
-    """Whatever happens: also when it is canceled between two tries."""
+    """Also if the execution is canceled between two attempts."""
     world.work("main", *([RuntimeError("once")] if when == "waiting" else []), takes=30)
     bye = world.work("bye", hears=True)
     await world.node()
     retry = {"initial_interval": "1m"}
     await world.job("job", schedule="manual", does="main", retry=retry, on_complete={"python": {"name": "bye"}})
-    asked = await world.executions.trigger("job")
+    requested = await world.executions.trigger("job")
     await world.advance(2)
-    await world.executions.cancel(asked.id)
+    await world.executions.cancel(requested.id)
     await world.advance(10)
     assert (await world.last("job")).status is Status.CANCELED
     assert [report["status"] for report in bye.payloads] == ["canceled"]

@@ -1,4 +1,4 @@
-"""The fast path of an execution: one task of any kind, at its first attempt, and how it joins the full path."""
+"""The fast path of an execution: a single task at its first attempt, and how it continues as an ExecutionRun."""
 
 import asyncio
 import sys
@@ -17,14 +17,14 @@ from chronos.runners.wait import WaitRunner
 from chronos.store.commands import Admit, Claim, Claimed, Command, RunRow, Trigger
 from tests.support.engine_world import NodeOfWorld, World, in_world
 
-_SAID: ContextVar[str] = ContextVar("said", default="nothing")
+_VARIABLE: ContextVar[str] = ContextVar("variable", default="nothing")
 
 
 @in_world
 async def test_functions_that_never_await_have_the_same_outcomes(world: World) -> None:
     async def fine() -> None: ...
 
-    async def tells() -> dict[str, int]:
+    async def returns() -> dict[str, int]:
         return {"n": 1}
 
     async def breaks() -> None:
@@ -33,14 +33,14 @@ async def test_functions_that_never_await_have_the_same_outcomes(world: World) -
     async def leaves() -> None:
         sys.exit(3)
 
-    for function in (fine, tells, breaks, leaves):
+    for function in (fine, returns, breaks, leaves):
         world.functions.register(function.__name__, function)
         await world.job(function.__name__, schedule="now", retry={"max_attempts": 1})
     node = await world.node()
     await world.advance(1)
-    runs = {name: await world.last(name) for name in ("fine", "tells", "breaks", "leaves")}
+    runs = {name: await world.last(name) for name in ("fine", "returns", "breaks", "leaves")}
     assert [run.status.name for run in runs.values()] == ["SUCCEEDED", "SUCCEEDED", "FAILED", "FAILED"]
-    assert (runs["fine"].detail, runs["tells"].detail) == (None, {"result": {"n": 1}})
+    assert (runs["fine"].detail, runs["returns"].detail) == (None, {"result": {"n": 1}})
     assert [a.error for name in ("breaks", "leaves") for a in await world.attempts(runs[name])] == [
         "ValueError: no",
         "SystemExit: 3",
@@ -53,8 +53,8 @@ async def test_every_attempt_of_an_async_function_has_its_own_task_and_context_v
     seen: list[tuple[str, asyncio.Task[Any] | None]] = []
 
     async def retried() -> None:
-        seen.append((_SAID.get(), asyncio.current_task()))
-        _SAID.set("something")
+        seen.append((_VARIABLE.get(), asyncio.current_task()))
+        _VARIABLE.set("something")
         if len(seen) < 3:
             raise ValueError("again")
 
@@ -63,21 +63,21 @@ async def test_every_attempt_of_an_async_function_has_its_own_task_and_context_v
     await world.node()
     await world.advance(30)
     assert (await world.last("retried")).status is Status.SUCCEEDED
-    assert [said for said, _ in seen] == ["nothing"] * 3
+    assert [value for value, _ in seen] == ["nothing"] * 3
     assert None not in {task for _, task in seen}
     assert len({task for _, task in seen}) == 3
 
 
 @in_world
 async def test_an_async_function_that_ignores_its_timeout_is_abandoned(world: World) -> None:
-    free, told = asyncio.Event(), []
+    free, stops_s = asyncio.Event(), []
 
     async def stubborn(ctx: Context) -> str:
         while not free.is_set():
             try:
                 await free.wait()
             except asyncio.CancelledError:
-                told.append(world.passed_s)
+                stops_s.append(world.passed_s)
         ctx.log.info("too late")
         return "too late"
 
@@ -88,7 +88,7 @@ async def test_an_async_function_that_ignores_its_timeout_is_abandoned(world: Wo
     await world.advance(30)
     run = await world.last("stubborn")
     assert (run.status, node.engine.busy) == (Status.FAILED, 0)
-    asked_s, forced_s = told
+    asked_s, forced_s = stops_s
     assert 20 <= asked_s - started_s <= 22
     assert forced_s - asked_s == EngineOptions().timeout_grace_s
     free.set()
@@ -99,22 +99,22 @@ async def test_an_async_function_that_ignores_its_timeout_is_abandoned(world: Wo
 
 @in_world
 async def test_context_variables_do_not_leak_to_the_next_function(world: World) -> None:
-    heard: list[str] = []
+    values: list[str] = []
 
     async def sets() -> None:
-        heard.append(_SAID.get())
-        _SAID.set("something")
+        values.append(_VARIABLE.get())
+        _VARIABLE.set("something")
 
     world.functions.register("sets", sets)
     await world.node()
     await world.job("sets", schedule="@every 10s")
     await world.reach(35)
-    assert heard == ["nothing"] * 3
+    assert values == ["nothing"] * 3
 
 
 @in_world
 async def test_freed_slots_serve_the_next_batches(world: World) -> None:
-    """Many more are due at once than there are slots: none has to be claimed by a command of its own."""
+    """Many more executions are due than there are slots, but none needs a claim."""
     ran: list[float] = []
 
     async def short() -> None:
@@ -126,11 +126,11 @@ async def test_freed_slots_serve_the_next_batches(world: World) -> None:
     await world.saver.save([world.jobs.read({"name": f"job-{n}", **says}) for n in range(2_600)])
     sent: list[Command[Any]] = []
 
-    def hear(command: Command[Any]) -> bool:
+    def count_commands(command: Command[Any]) -> bool:
         sent.append(command)
         return False
 
-    node.link.refuses = hear
+    node.link.refuses = count_commands
     await world.reach(21)
     assert ran == [20.5] * 2_600
     rows = [row for command in sent if isinstance(command, Admit) for row in command.rows]
@@ -200,17 +200,17 @@ async def test_an_execution_stopped_before_its_call_is_never_called(world: World
 
 @in_world
 async def test_a_short_outage_of_the_store_does_not_end_an_execution(world: World) -> None:
-    told: list[object] = []
+    last_runs: list[object] = []
 
     async def knows(ctx: Context) -> None:
-        told.append(ctx.last_run_at)
+        last_runs.append(ctx.last_run_at)
 
     world.functions.register("knows", knows)
     node = await world.node()
     await world.job("knows", schedule="2027-01-01T00:00:20Z")
     _cut_as_it_begins(node, for_s=1)
     await world.reach(25)
-    assert ((await world.last("knows")).status, told) == (Status.SUCCEEDED, [None])
+    assert ((await world.last("knows")).status, last_runs) == (Status.SUCCEEDED, [None])
 
 
 @in_world
@@ -229,7 +229,7 @@ async def test_an_execution_stopped_for_shutdown_before_its_call_is_released(wor
 
 
 def _cut_as_it_begins(node: NodeOfWorld, *, for_s: float) -> None:
-    """The store is out of reach for a while, from the moment when an execution begins."""
+    """Make the store unreachable for a while, from the start of an execution."""
     executor, link = node.engine._executor, node.link
     begin = executor.begin
 

@@ -1,4 +1,4 @@
-"""Output of attempts: head and tail are kept, parts are written as they change, and trouble fails nobody."""
+"""Output of attempts: head and tail are kept, parts are written as they change, and store errors fail no attempt."""
 
 import asyncio
 import threading
@@ -26,7 +26,7 @@ from tests.runners.python.function_calls import until
 
 
 class Gate:
-    """A store before a store: remembers what was written, and is away when told."""
+    """A store in front of a store: records writes, and is unavailable on demand."""
 
     def __init__(self) -> None:
         self.writes: list[tuple[OutputRow, ...]] = []
@@ -46,13 +46,13 @@ class Gate:
         return {(row.execution, row.part): row.text for rows in self.writes for row in rows}
 
 
-def a_book(gate: Gate, **options: Any) -> OutputBuffers:
+def make_buffers(gate: Gate, **options: Any) -> OutputBuffers:
     store: Any = gate
     return OutputBuffers(store, **options)
 
 
-def an_output() -> AttemptOutput:
-    return AttemptOutput((bytes(16), "task", 1), a_book(Gate()))
+def make_output() -> AttemptOutput:
+    return AttemptOutput((bytes(16), "task", 1), make_buffers(Gate()))
 
 
 def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -60,7 +60,7 @@ def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 
 def test_the_head_grows_in_parts() -> None:
-    output = an_output()
+    output = make_output()
     assert output.parts_to_write() == []
     output.write("one\n")
     output.write("two\n")
@@ -73,7 +73,7 @@ def test_the_head_grows_in_parts() -> None:
 
 
 def test_progress_is_a_separate_part_and_only_the_latest_counts() -> None:
-    output = an_output()
+    output = make_output()
     output.progress(1, None)
     output.progress(2, 5)
     assert [(part, msgspec.json.decode(text)) for part, text in output.parts_to_write()] == [
@@ -84,7 +84,7 @@ def test_progress_is_a_separate_part_and_only_the_latest_counts() -> None:
 
 @pytest.mark.parametrize("piece", [1, 7, 1000, 50_000, 400_000])
 def test_the_middle_is_left_out_and_counted(piece: int) -> None:
-    output = an_output()
+    output = make_output()
     text = "".join(f"{number:07d}\n" for number in range(50_000))
     for start in range(0, len(text), piece):
         output.write(text[start : start + piece])
@@ -99,7 +99,7 @@ def test_the_middle_is_left_out_and_counted(piece: int) -> None:
 
 
 def test_output_that_just_fits_is_complete() -> None:
-    output = an_output()
+    output = make_output()
     output.write("x" * (HEAD_BYTES + TAIL_BYTES))
     assert [len(text) for _, text in output.parts_to_write()] == [HEAD_BYTES, TAIL_BYTES]
 
@@ -107,7 +107,7 @@ def test_output_that_just_fits_is_complete() -> None:
 @pytest.mark.parametrize("character", ["é", "€", "𝄞"])
 @pytest.mark.parametrize("offset", [0, 1, 2, 3])
 def test_characters_are_never_split(character: str, offset: int) -> None:
-    output = an_output()
+    output = make_output()
     text = "x" * offset + character * 60_000
     output.write(text)
     (_, head), (_, tail) = output.parts_to_write()
@@ -120,14 +120,14 @@ def test_characters_are_never_split(character: str, offset: int) -> None:
 
 
 def test_characters_that_no_store_accepts_are_replaced() -> None:
-    output = an_output()
+    output = make_output()
     output.write("a\0b\ud800c")
     assert output.parts_to_write() == [(0, "a\ufffdb?c")]
 
 
 def test_many_small_writes_continue_in_the_tail(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("chronos.engine.execution.output_buffer.MAX_HEAD_PARTS", 3)
-    output = an_output()
+    output = make_output()
     parts = []
     for number in range(5):
         output.write(f"{number}")
@@ -136,7 +136,7 @@ def test_many_small_writes_continue_in_the_tail(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_threads_may_write_at_once() -> None:
-    output = an_output()
+    output = make_output()
 
     def write() -> None:
         for _ in range(5_000):
@@ -156,9 +156,9 @@ def test_threads_may_write_at_once() -> None:
 def test_silent_attempts_have_no_output_at_all() -> None:
     async def main() -> None:
         gate = Gate()
-        book = a_book(gate)
-        sink = book.sink(bytes(16), "task", 1)
-        await book.close(sink)
+        buffers = make_buffers(gate)
+        sink = buffers.sink(bytes(16), "task", 1)
+        await buffers.close(sink)
         assert isinstance(sink, LazySink)
         assert sink.output is None
         assert gate.writes == []
@@ -169,10 +169,10 @@ def test_silent_attempts_have_no_output_at_all() -> None:
 def test_changes_of_all_attempts_are_written_together() -> None:
     async def main() -> None:
         gate = Gate()
-        book = a_book(gate, interval_s=0.02)
-        loop = asyncio.create_task(book.run())
+        buffers = make_buffers(gate, interval_s=0.02)
+        loop = asyncio.create_task(buffers.run())
         await asyncio.sleep(0)
-        sinks = [book.sink(bytes([number]) * 16, "task", 1) for number in range(3)]
+        sinks = [buffers.sink(bytes([number]) * 16, "task", 1) for number in range(3)]
         for sink in sinks:
             await asyncio.to_thread(sink.write, "begun\n")
         await until(lambda: bool(gate.writes))
@@ -182,7 +182,7 @@ def test_changes_of_all_attempts_are_written_together() -> None:
         assert len(gate.writes) == 1  # nothing changed
         sinks[0].write("more\n")
         sinks[0].progress(1, 2)
-        await book.close(sinks[0])
+        await buffers.close(sinks[0])
         assert {row.part: row.text for row in gate.writes[1]} == {1: "more\n", PROGRESS: '{"done":1,"total":2}'}
         sinks[0].write("too late")
         await asyncio.sleep(0.05)
@@ -195,12 +195,12 @@ def test_changes_of_all_attempts_are_written_together() -> None:
 def test_attempts_that_end_together_are_written_together() -> None:
     async def main() -> None:
         gate = Gate()
-        book = a_book(gate)
+        buffers = make_buffers(gate)
         gate.hold.clear()
-        sinks = [book.sink(bytes([number]) * 16, "task", 1) for number in range(50)]
+        sinks = [buffers.sink(bytes([number]) * 16, "task", 1) for number in range(50)]
         for sink in sinks:
             sink.write("all\n")
-        closing = [asyncio.create_task(book.close(sink)) for sink in sinks]
+        closing = [asyncio.create_task(buffers.close(sink)) for sink in sinks]
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         gate.hold.set()
@@ -214,18 +214,18 @@ def test_attempts_that_end_together_are_written_together() -> None:
 def test_an_unavailable_store_fails_no_attempt_and_receives_the_output_later() -> None:
     async def main() -> None:
         gate = Gate()
-        book = a_book(gate, interval_s=0.01)
-        loop = asyncio.create_task(book.run())
+        buffers = make_buffers(gate, interval_s=0.01)
+        loop = asyncio.create_task(buffers.run())
         await asyncio.sleep(0)
         gate.away = StoreUnavailable("away")
-        ended, going_on = book.sink(b"a" * 16, "task", 1), book.sink(b"b" * 16, "task", 1)
+        ended, going_on = buffers.sink(b"a" * 16, "task", 1), buffers.sink(b"b" * 16, "task", 1)
         ended.write("done\n")
-        await book.close(ended)
+        await buffers.close(ended)
         going_on.progress(1, None)
-        await book.flush()
+        await buffers.flush()
         going_on.progress(2, None)
         going_on.write("on\n")
-        await book.flush()
+        await buffers.flush()
         gate.away = None
         await until(lambda: len(gate.shown) == 3)
         assert gate.shown == {
@@ -243,15 +243,15 @@ def test_unwritten_output_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def main() -> None:
         gate = Gate()
-        book = a_book(gate)
+        buffers = make_buffers(gate)
         gate.away = StoreUnavailable("away")
         for number in range(10):
-            sink = book.sink(bytes([number]) * 16, "task", 1)
+            sink = buffers.sink(bytes([number]) * 16, "task", 1)
             sink.write("x" * 30)
-            await book.close(sink)
-        assert book.dropped == 7
+            await buffers.close(sink)
+        assert buffers.dropped == 7
         gate.away = None
-        await book.flush()
+        await buffers.flush()
         assert [key[0][0] for key in gate.shown] == [7, 8, 9]
 
     run(main)
@@ -260,12 +260,12 @@ def test_unwritten_output_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_rows_that_can_never_be_stored_are_dropped_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         gate = Gate()
-        book = a_book(gate)
+        buffers = make_buffers(gate)
         gate.away = ZeroDivisionError()
-        sink = book.sink(bytes(16), "task", 1)
+        sink = buffers.sink(bytes(16), "task", 1)
         sink.write("x")
-        await book.close(sink)
-        assert book.dropped == 1
+        await buffers.close(sink)
+        assert buffers.dropped == 1
 
     run(main)
     assert "could not write" in caplog.text
@@ -279,11 +279,11 @@ def test_output_reaches_a_real_store() -> None:
         await world.start_node()
         await world.save()
         execution = (await world.admit_one()).id
-        book = OutputBuffers(store)
-        sink = book.sink(execution, "task", 1)
+        buffers = OutputBuffers(store)
+        sink = buffers.sink(execution, "task", 1)
         sink.write("x" * 40_000)
         sink.progress(1, 2)
-        await book.close(sink)
+        await buffers.close(sink)
         rows = await store.output(execution)
         assert [(row.task, row.number, row.part, len(row.text)) for row in rows] == [
             ("task", 1, PROGRESS, 20),

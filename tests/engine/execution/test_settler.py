@@ -1,4 +1,4 @@
-"""Outcomes on their way: what the settler holds, and which of two outcomes of one execution goes."""
+"""The settler: which outcomes it holds, and which of two outcomes of one execution is sent."""
 
 from chronos.core.execution import Status
 from chronos.core.reasons import ReasonCode
@@ -8,7 +8,7 @@ from tests.support.engine_world import World, in_world
 
 @in_world
 async def test_of_two_outcomes_of_one_execution_the_later_claim_wins(world: World) -> None:
-    """The store gave it to this node a second time while the first try's outcome was on its way."""
+    """This node claimed the execution again while its first outcome was still to be settled."""
     world.work("work", takes=1_000)
     await world.job("work", schedule="now")
     node = await world.node()

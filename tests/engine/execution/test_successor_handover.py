@@ -1,4 +1,4 @@
-"""What a claim or a settlement gave to a node that cannot begin it: it stood still, or cannot read the definition."""
+"""Claimed executions that a node cannot start: it was suspended, or cannot read the definition."""
 
 import asyncio
 from collections.abc import Sequence
@@ -13,18 +13,18 @@ from tests.support.engine_world import NodeOfWorld, World, in_world
 
 
 class Reads:
-    """How a node comes by definitions: it is told an error so many times, or waits."""
+    """The reads of definitions: they fail a number of times, or wait."""
 
     def __init__(self, world: World, node: NodeOfWorld) -> None:
         self._read = world.store.jobs_by_id
         self.errors: list[ChronosError] = []
         self.pass_on = asyncio.Event()
         self.pass_on.set()
-        self.asked = 0
+        self.count = 0
         node.link.jobs_by_id = self  # type: ignore[attr-defined]
 
     async def __call__(self, jobs: Sequence[bytes]) -> dict[bytes, Job]:
-        self.asked += 1
+        self.count += 1
         await self.pass_on.wait()
         if self.errors:
             raise self.errors.pop()
@@ -32,7 +32,7 @@ class Reads:
 
 
 async def _one_behind_the_other(world: World) -> None:
-    """The second is to run under a version that no node has seen."""
+    """Queue two executions. The second runs under a version that no node has loaded."""
     await world.job("slow", overlap="queue")
     await world.advance(2)
     await world.executions.trigger("slow")
@@ -49,7 +49,7 @@ async def test_a_definition_that_is_briefly_unreadable_is_read_again(world: Worl
     reads = Reads(world, node)
     reads.errors = [StoreUnavailable("not now")] * 3
     await world.advance(8.5)
-    assert (reads.asked, work.starts[1] - work.starts[0] < 5.5) == (4, True)
+    assert (reads.count, work.starts[1] - work.starts[0] < 5.5) == (4, True)
     assert [event.error for event in node.events if isinstance(event, ProblemReported)] == ["not now"] * 3
     await world.executions.trigger("slow")  # its slot is free again
     await world.advance(6)
@@ -94,10 +94,10 @@ async def test_a_node_declared_dead_does_not_start_earlier_claims(world: World) 
     reads.pass_on.clear()
     node.link.refuses = lambda command: isinstance(command, Beat)
     await world.advance(5)
-    assert reads.asked == 1
+    assert reads.count == 1
     await world.node("two")
     await world.advance(60)
-    assert len(work.starts) == 2  # taken over by the other
+    assert len(work.starts) == 2  # taken over by the other node
     node.link.refuses = lambda _: False
     reads.pass_on.set()
     await world.advance(5)
@@ -106,7 +106,7 @@ async def test_a_node_declared_dead_does_not_start_earlier_claims(world: World) 
 
 @in_world
 async def test_a_suspended_node_does_not_start_earlier_claims(world: World) -> None:
-    """Nothing is known of it when the process goes on but that it may be another's by now."""
+    """When the process continues, another node may already hold the execution."""
     work = world.work("work", takes=5)
     node = await world.node()
 

@@ -1,4 +1,4 @@
-"""What ends around its work leaves nothing open: instants that were due, tasks that waited, attempts in their order."""
+"""Ends leave nothing open: due instants are recorded, waiting tasks end, attempts stay in order."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from tests.support.engine_world import World, in_world
 @pytest.mark.parametrize(("verb", "code"), [("disable", ReasonCode.DISABLED), ("delete", ReasonCode.JOB_DELETED)])
 @in_world
 async def test_due_instants_are_recorded(world: World, verb: str, code: ReasonCode) -> None:
-    """No node was there to admit them."""
+    """No node was alive to admit them."""
     job = (await world.job("job", schedule="@every 10s", does="nothing")).job_id
     await world.advance(35)
     await (world.jobs.delete("job") if verb == "delete" else world.switch(verb, "job"))

@@ -15,7 +15,7 @@ from tests.support.engine_world import World, in_world, statuses
 
 ONE_TRY = {"max_attempts": 1}
 
-# How the upstream ends, then how often followers on success, failure and completion run.
+# How the upstream ends, and how often followers on success, failure and completion run.
 ENDS = [
     ("succeeded", (1, 0, 1)),
     ("completed_with_errors", (1, 0, 1)),
@@ -146,7 +146,7 @@ async def test_a_failed_upstream_among_several_skips_the_follower(world: World) 
 
 @in_world
 async def test_a_crash_loses_no_follower(world: World) -> None:
-    """The upstream's end and what follows it are one transaction; whoever comes next deals with it."""
+    """The upstream's end and its outbox item are one transaction; the next node handles the item."""
     world.work("up", takes=1)
     down = world.work("down")
     node = await world.node()
@@ -179,7 +179,7 @@ async def test_a_slow_hook_delays_no_other_item(world: World) -> None:
 
 @in_world
 async def test_an_unreadable_item_is_reported_and_delays_no_other_item(world: World) -> None:
-    """As another release may have written it."""
+    """Another release may have written it."""
     world.work("up")
     hook, down = world.work("hook"), world.work("down")
     node = await world.node()
@@ -199,9 +199,9 @@ async def test_an_unreadable_item_is_reported_and_delays_no_other_item(world: Wo
     await world.reach(35)
     assert hook.starts == []
     assert [round(at) for at in down.starts] == [10, 20, 30]
-    told = [event.error for event in node.events if isinstance(event, ProblemReported) and event.where == "outbox"]
-    assert 3 <= len(told) < 20
-    assert all("hook" in error and "ValidationError" in error for error in told)
+    errors = [event.error for event in node.events if isinstance(event, ProblemReported) and event.where == "outbox"]
+    assert 3 <= len(errors) < 20
+    assert all("hook" in error and "ValidationError" in error for error in errors)
     node.link.apply = apply  # type: ignore[method-assign]
     await world.advance(70)
     assert len(hook.starts) >= 3
@@ -209,7 +209,7 @@ async def test_an_unreadable_item_is_reported_and_delays_no_other_item(world: Wo
 
 @in_world
 async def test_an_item_in_progress_is_taken_once(world: World) -> None:
-    """However often others come and go meanwhile, and however often it fails."""
+    """However often other items come and go meanwhile, and however often it fails."""
     world.work("up")
     hook = world.work("hook", *[RuntimeError("not yet")] * 3, takes=30)
     node = await world.node()
@@ -230,12 +230,12 @@ async def test_an_item_in_progress_is_taken_once(world: World) -> None:
     await world.reach(63)
     node.link.loses = lambda _: False
     await world.reach(100)
-    assert len(hook.starts) == 100 + 3, "what was taken while the answer was lost is found again"
+    assert len(hook.starts) == 100 + 3, "items whose TakeOutbox answer was lost are taken again"
 
 
 @in_world
 async def test_a_hook_that_can_never_work_is_not_retried(world: World) -> None:
-    """As one that was stored when templates could name secrets."""
+    """For example a hook that was stored when templates could name secrets."""
     world.work("up")
     world._runners["command"] = CommandRunner()
     node = await world.node()
@@ -243,8 +243,8 @@ async def test_a_hook_that_can_never_work_is_not_retried(world: World) -> None:
     hook = Target(kind="command", options={"argv": ["true"], "env": {"A": "{{ secret.X }}"}})
     await world.saver.save([replace(draft, spec=replace(draft.spec, on_complete=hook))])
     await world.reach(190)
-    [told] = [event.error for event in node.events if isinstance(event, ProblemReported)]
-    assert told.startswith('up: on_complete: command.env.A: "secret.X" can never be filled in')
+    [error] = [event.error for event in node.events if isinstance(event, ProblemReported)]
+    assert error.startswith('up: on_complete: command.env.A: "secret.X" cannot be used')
 
 
 @in_world

@@ -37,23 +37,23 @@ async def test_overlap_of_scheduled_runs(world: World, overlap: str, story: list
 
 
 @pytest.mark.parametrize(
-    ("overlap", "first", "asked"),
+    ("overlap", "first", "second"),
     [
-        ("skip", "running", "queued"),  # nothing asked for is dropped
+        ("skip", "running", "queued"),  # no triggered run is dropped
         ("allow", "running", "running"),
         ("queue", "running", "queued"),
         ("replace", "canceled", "running"),
     ],
 )
 @in_world
-async def test_overlap_of_triggered_runs(world: World, overlap: str, first: str, asked: str) -> None:
+async def test_overlap_of_triggered_runs(world: World, overlap: str, first: str, second: str) -> None:
     work = world.work("work", takes=25)
     await world.node()
     await world.job("work", schedule="@every 10s", overlap=overlap, end="2027-01-01T00:00:15Z")
     await world.reach(12)
     await world.executions.trigger("work")
     await world.advance(1)
-    assert statuses(await world.runs("work")) == [first, asked]
+    assert statuses(await world.runs("work")) == [first, second]
     await world.advance(60)
     assert statuses(await world.runs("work")) == ["canceled" if overlap == "replace" else "succeeded", "succeeded"]
     assert len(work.starts) == 2
@@ -78,7 +78,7 @@ async def test_queued_runs_start_in_order(world: World) -> None:
     assert await world.story("work") == [f"{at} succeeded" for at in (10, 20, 30, 40, 50)]
 
 
-# --- bounds
+# --- limits
 
 
 @in_world
@@ -120,7 +120,7 @@ async def test_equal_keys_share_a_limit_across_jobs(world: World) -> None:
     assert works[2].starts == [30]
     await world.reach(55)
     second = sorted(start for work in works[:2] for start in work.starts)[1]
-    assert second == 40, "who frees a key wakes what waits for it, of whichever job"
+    assert second == 40, "freeing a key wakes the executions of any job that wait for it"
 
 
 @in_world
@@ -213,7 +213,7 @@ async def test_higher_priority_starts_first_and_waiting_raises_the_rank(world: W
     await world.node(slots=1)
     await world.job("block", schedule="now")
     await world.advance(1)
-    await world.job("old", schedule="now", priority=1)  # waits for 130 s before the others come: worth two steps
+    await world.job("old", schedule="now", priority=1)  # waits for 130 s before the others arrive: worth two steps
     await world.reach(131)
     await world.job("low", schedule="now", priority=2)
     await world.job("high", schedule="now", priority=9)
@@ -262,7 +262,7 @@ async def test_jitter_delays_within_bounds_and_every_node_agrees(world: World) -
     runs = await world.runs("work")
     assert [world.second(run.scheduled_us) for run in runs] == [20, 40, 60, 80, 100]
     delays = [start - 20 * (n + 1) for n, start in enumerate(work.starts)]
-    assert all(0 <= delay <= 6.1 for delay in delays)  # a second more where another node takes over
+    assert all(0 <= delay <= 6.1 for delay in delays)  # one second more if another node takes over
     assert len({round(delay, 1) for delay in delays}) > 2
 
 
@@ -319,7 +319,7 @@ async def test_a_thousand_jobs_of_one_instant(world: World) -> None:
 
 @in_world
 async def test_work_that_becomes_ready_during_a_settlement_starts_at_once(world: World) -> None:
-    """A settlement keeps slots for successors while it is under way; whoever finds none is not forgotten."""
+    """A pending settlement holds slots for successors. Work that finds no slot meanwhile is claimed afterwards."""
     works = [world.work(f"w{n}") for n in range(5)]
     await world.node()
     for work in works:

@@ -1,4 +1,4 @@
-"""Gaps on the virtual clock: what was missed while no node was alive, and what became of it."""
+"""Recovery on the virtual clock: instants that were missed while no node was alive."""
 
 from datetime import datetime
 from typing import Any
@@ -16,7 +16,7 @@ from tests.support.engine_world import World, in_world
 
 
 async def gap(world: World, *, alive_until: float = 15, until: float = 95) -> None:
-    """One node, then nobody, then another one."""
+    """Run one node, then none, then another one."""
     node = await world.node()
     await world.reach(alive_until)
     await node.crash()
@@ -25,7 +25,7 @@ async def gap(world: World, *, alive_until: float = 15, until: float = 95) -> No
     await world.advance(3)
 
 
-# The job runs every 10 s; nobody is alive from 15 to 95, so that 20 … 90 are missed, eight instants.
+# The job runs every 10 s. No node is alive from 15 to 95, so the eight instants 20 … 90 are missed.
 THREE_RAN = ["10 succeeded", "20-60 missed 5", "70 succeeded", "80 succeeded", "90 succeeded"]
 STRATEGIES: list[tuple[Any, list[str]]] = [
     ("last", ["10 succeeded", "20-80 missed 7", "90 succeeded"]),
@@ -50,17 +50,17 @@ async def test_each_strategy_after_a_gap(world: World, recovery: Any, story: lis
     assert [run.cause for run in runs[1:]] == [Cause.RECOVERY] * (len(runs) - 1)
     assert all(run.recovered for run in runs[1:])
     await world.reach(115)
-    # And then it goes on as ever, also while the dead node is not buried.
+    # Then it continues as usual, even while the dead node is still registered.
     assert work.starts[-2:] == pytest.approx([100, 110], abs=0.1)
 
 
 @pytest.mark.parametrize(("recovery", "story"), STRATEGIES)
 @in_world
 async def test_each_strategy_at_the_first_start(world: World, recovery: Any, story: list[str]) -> None:
-    """The job was saved by a program that ran no engine."""
+    """The job was saved by a program that runs no engine."""
     world.work("work")
     await world.job("work", schedule={"every": "10s", "start": "2027-01-01T00:00:10Z"}, recovery=recovery)
-    world.clock.jump(5)  # so that the first instant, at 10, is the only one that nobody has to make up for
+    world.clock.jump(5)  # so that only the first instant, at 10, does not have to be recovered
     node = await world.node()
     await world.reach(15)
     await node.crash()
@@ -89,7 +89,7 @@ async def test_a_compressed_run_receives_its_span(world: World) -> None:
 @pytest.mark.parametrize(
     ("after", "story"),
     [
-        # Back at 42.5: the oldest of the gap, 20, is 22.5 s old. Up to ``after`` all of it is merely late.
+        # Back at 42.5: the oldest missed instant, 20, is 22.5 s old. Up to ``after`` the whole gap is only late.
         ("30s", ["10 succeeded", "20 succeeded", "30 succeeded", "40 succeeded"]),
         ("20s", ["10 succeeded", "20-30 missed 2", "40 succeeded"]),
         ("0s", ["10 succeeded", "20-30 missed 2", "40 succeeded"]),
@@ -109,7 +109,7 @@ async def test_the_oldest_instant_decides_between_late_and_missed(
 
 @in_world
 async def test_late_instants_run_one_after_the_other(world: World) -> None:
-    """They overlap only because nobody was there in time, which is no reason to skip them."""
+    """They overlap only because no node was ready in time, so they are not skipped."""
     work = world.work("work", takes=1.5)
     await world.job("work", schedule="@every 2s", overlap="skip")
     await gap(world, alive_until=3.8, until=11)
@@ -125,12 +125,12 @@ async def test_late_instants_that_do_not_fit_are_retried_with_pauses(world: Worl
     node = await world.node()
     asked_s: list[float] = []
 
-    def hear(command: Command[Any]) -> bool:
+    def count_commands(command: Command[Any]) -> bool:
         if isinstance(command, Recover):
             asked_s.append(world.now_s)
         return False
 
-    node.link.refuses = hear
+    node.link.refuses = count_commands
     await world.reach(3)
     node.link.freeze()
     await world.reach(8)
@@ -158,15 +158,15 @@ async def test_the_reason_describes_the_strategy(world: World) -> None:
     await gap(world)
     [span] = await world.spans("work")
     assert span.reason.code is ReasonCode.OUTSIDE_RECOVERY
-    assert "at most 1 missed instants" in span.reason.message
-    [found] = [event for event in world.nodes[-1].events if isinstance(event, GapFound)]
-    assert (found.strategy, found.runs, found.left_out) == ("bounded", 1, 7)
+    assert "at most 1 missed run," in span.reason.message
+    [gap_event] = [event for event in world.nodes[-1].events if isinstance(event, GapFound)]
+    assert (gap_event.strategy, gap_event.runs, gap_event.left_out) == ("bounded", 1, 7)
 
 
 @pytest.mark.parametrize("recovery", ["last", "all", "compressed", "skip"])
 @in_world
 async def test_a_crash_during_recovery_loses_and_repeats_nothing(world: World, recovery: str) -> None:
-    """The answer of the recovery is lost, its node dies, and the next one plans anew; runs are unfinished too."""
+    """The answer to the recovery is lost, its node dies, and the next one plans again. Some runs are unfinished too."""
     world.work("work", takes=4)
     await world.job("work", schedule="@every 10s", recovery=recovery, overlap="queue")
     node = await world.node()
@@ -193,7 +193,7 @@ async def test_a_crash_during_recovery_loses_and_repeats_nothing(world: World, r
 @pytest.mark.parametrize("overlap", ["replace", "queue", "allow"])
 @in_world
 async def test_gaps_of_many_jobs_are_recovered_together(world: World, overlap: str) -> None:
-    """The answers are lost once, and one job is refused: each of the others runs once."""
+    """The answers are lost once and one job is rejected. Each of the others runs once."""
     names = [f"job-{n:02}" for n in range(40)]
     work = world.work("work")
     for name in names:
@@ -237,7 +237,7 @@ async def test_a_broken_store_does_not_mark_jobs_as_broken(world: World) -> None
 
     def breaks(command: Command[Any]) -> bool:
         if isinstance(command, Recover):
-            raise StoreBroken("somebody has moved the file")
+            raise StoreBroken("the file was moved")
         return False
 
     node.link.refuses = breaks
@@ -266,7 +266,7 @@ async def test_two_nodes_recover_the_same_gap_once(world: World) -> None:
 
 @in_world
 async def test_recovering_all_of_an_unlimited_job_is_paced(world: World) -> None:
-    """Thousands of instants were missed; they neither flood the store nor wedge another job."""
+    """Thousands of missed instants neither flood the store nor block another job."""
     work, other = world.work("work", takes=1), world.work("other")
     keep = {"max_count": 10_000}
     await world.job("work", schedule="@every 1s", overlap="allow", recovery="all", retention=keep)
@@ -325,7 +325,7 @@ def _from(record: Execution | Span) -> int:
 
 @in_world
 async def test_due_instants_do_not_wait_for_recovery(world: World) -> None:
-    """A store that does not get round to a gap for a long time."""
+    """The store delays the recovery for a long time."""
     late, prompt = world.work("late"), world.work("prompt")
     await world.job("late", schedule="@every 10s", recovery="last")
     node = await world.node()
@@ -343,7 +343,7 @@ async def test_due_instants_do_not_wait_for_recovery(world: World) -> None:
 
 
 class Almanac:
-    """Every ten seconds, as far as it goes; also the entry point that brings it."""
+    """Every ten seconds, up to its last page. Also the entry point that provides it."""
 
     value = "almanac:Almanac"
 
@@ -366,7 +366,7 @@ async def test_a_gap_that_cannot_be_planned_is_reported_once(world: World, monke
     await world.reach(85)
     node = await world.node()
     await world.advance(10)
-    told = [event.error for event in node.events if isinstance(event, JobUnschedulable)]
-    assert len(told) == 1
-    assert "the last page is missing" in told[0]
+    errors = [event.error for event in node.events if isinstance(event, JobUnschedulable)]
+    assert len(errors) == 1
+    assert "the last page is missing" in errors[0]
     assert len(fine.starts) == 2

@@ -1,4 +1,4 @@
-"""The command target, with real processes: what it is given, how it ends, and that nothing of it is left."""
+"""The command target with real processes: its input, its end, and that nothing of it is left."""
 
 import asyncio
 import os
@@ -19,7 +19,7 @@ from chronos.runners.command.runner import CommandRunner
 from chronos.runners.contract import AttemptCall, StopReason
 from tests.support.target_calls import Kept, make_call
 
-linux = pytest.mark.skipif(sys.platform != "linux", reason="found by /proc and kept by a subreaper")
+linux = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc and subreapers")
 root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 
 
@@ -296,11 +296,13 @@ def test_a_command_with_too_many_processes_is_killed() -> None:
 @pytest.mark.chaos
 @pytest.mark.parametrize("changes", [{}, pytest.param({"user": "nobody", "cwd": "/"}, marks=root)])
 def test_a_fork_bomb_is_bounded(changes: dict[str, Any]) -> None:
-    """A slow one: it doubles every few hundredths of a second, in sessions of its own too."""
+    """A slow bomb: it doubles every few hundredths of a second, also in its own sessions."""
     begun = time.monotonic()
     bomb = "b() { sleep 0.02; b & setsid -f sh -c 'sleep 0.02; sleep 300' & b & wait; }; b"
     outcome, _, _ = run(shell(bomb, limits={"processes": 60}, **changes))
-    if not changes and os.geteuid() == 0:  # others meet the kernel's limit, and their shell makes what it likes of it
+    if (
+        not changes and os.geteuid() == 0
+    ):  # other users reach the kernel's limit, and the shell reports that in its own way
         assert "it had more than 60 processes at once" in failed(outcome).error
     assert time.monotonic() - begun < 60
     listing = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
@@ -332,10 +334,10 @@ def test_nothing_is_imported_once_the_user_has_changed(tmp_path: Path, monkeypat
     program.write_text(
         f"""
 import runpy, socket, sys
-found = runpy.run_path({supervisor.__file__!r})
+module = runpy.run_path({supervisor.__file__!r})
 sys.modules.pop("warnings", None)
 sys.meta_path.clear()
-found["serve_start_requests"](socket.socket(fileno=0))
+module["serve_start_requests"](socket.socket(fileno=0))
 """
     )
     monkeypatch.setattr(supervisor, "__file__", str(program))
@@ -348,9 +350,9 @@ def test_a_failed_start_reports_its_error(tmp_path: Path, monkeypatch: pytest.Mo
     program.write_text(
         f"""
 import runpy, socket
-found = runpy.run_path({supervisor.__file__!r})
-found["_prepare_and_exec"].__globals__["_lower_rlimit"] = lambda *_: 1 / 0
-found["serve_start_requests"](socket.socket(fileno=0))
+module = runpy.run_path({supervisor.__file__!r})
+module["_prepare_and_exec"].__globals__["_lower_rlimit"] = lambda *_: 1 / 0
+module["serve_start_requests"](socket.socket(fileno=0))
 """
     )
     monkeypatch.setattr(supervisor, "__file__", str(program))

@@ -1,4 +1,4 @@
-"""Which addresses jobs may reach, in every form that an address can be written in."""
+"""Which addresses jobs may reach, in every form in which an address can be written."""
 
 from ipaddress import ip_address
 
@@ -66,7 +66,7 @@ PUBLIC = [
 @pytest.mark.parametrize("text", PRIVATE)
 def test_private_addresses_are_refused(text: str) -> None:
     assert not is_public(ip_address(text))
-    with pytest.raises(AddressRefused, match="is not a public address; allow it with"):
+    with pytest.raises(AddressRefused, match="is not a public address; allow it"):
         AddressGuard().check_address(text)
     with pytest.raises(AddressRefused):
         AddressGuard().check_host(f"[{text}]" if ":" in text else text)

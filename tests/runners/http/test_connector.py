@@ -1,4 +1,4 @@
-"""Connections of the http target: kept, given up, and used again; what goes over them and what comes back."""
+"""Connections of the http target: kept, dropped and reused, and what goes over them."""
 
 import asyncio
 import socket
@@ -16,8 +16,8 @@ from tests.support.http_servers import Handler, Seen, Server, answer
 from tests.support.target_calls import make_call
 
 
-def _calls(handler: Handler, *options: dict[str, Any], **settings: Any) -> tuple[list[Outcome], Server]:
-    """Calls one after the other, by one runner to one server."""
+def _run_calls(handler: Handler, *options: dict[str, Any], **settings: Any) -> tuple[list[Outcome], Server]:
+    """Make calls one after the other, with one runner to one server."""
 
     async def scene() -> tuple[list[Outcome], Server]:
         runner = HttpRunner(allow_private=True, **settings)
@@ -32,7 +32,7 @@ def _calls(handler: Handler, *options: dict[str, Any], **settings: Any) -> tuple
 
 
 def test_a_connection_is_reused() -> None:
-    outcomes, server = _calls(answer(200, b"fine"), {}, {"method": "POST"}, {"json": {"a": 1}})
+    outcomes, server = _run_calls(answer(200, b"fine"), {}, {"method": "POST"}, {"json": {"a": 1}})
     assert [type(outcome) for outcome in outcomes] == [Succeeded] * 3
     assert (len(server.seen), server.connections) == (3, 1)
 
@@ -42,24 +42,24 @@ def test_a_connection_is_reused() -> None:
     [({"max_age_s": 0.0}, 3), ({"max_age_s": 3_600.0}, 1), ({"max_idle": 0}, 3), ({"idle_timeout_s": 0.0}, 3)],
 )
 def test_a_connection_is_reused_only_until_it_expires(settings: dict[str, Any], connections: int) -> None:
-    outcomes, server = _calls(answer(200, b"fine"), {}, {}, {}, **settings)
+    outcomes, server = _run_calls(answer(200, b"fine"), {}, {}, {}, **settings)
     assert outcomes == [Succeeded()] * 3
     assert server.connections == connections
 
 
 @pytest.mark.parametrize(
-    ("said", "connections"),
+    ("keep_alive", "connections"),
     [("timeout=1", 2), ("max=5, timeout=0", 2), ("timeout=5, max=5", 1), ("max=5", 1), ("timeout=soon", 1)],
 )
-def test_keep_alive_headers_limit_the_reuse_of_a_connection(said: str, connections: int) -> None:
-    """One that closes it after a second may do so at any moment."""
-    outcomes, server = _calls(answer(200, b"fine", Keep_Alive=said), {}, {})
+def test_keep_alive_headers_limit_the_reuse_of_a_connection(keep_alive: str, connections: int) -> None:
+    """A connection that the server keeps for one second may close at any moment."""
+    outcomes, server = _run_calls(answer(200, b"fine", Keep_Alive=keep_alive), {}, {})
     assert outcomes == [Succeeded()] * 2
     assert server.connections == connections
 
 
 def test_no_more_connections_are_kept_than_allowed() -> None:
-    """The one that was idle for longest is closed, and the others are used again."""
+    """The longest idle connection is closed; the others are reused."""
 
     async def scene() -> list[int]:
         runner = HttpRunner(allow_private=True, max_idle=2)
@@ -75,7 +75,7 @@ def test_no_more_connections_are_kept_than_allowed() -> None:
 
 
 def test_a_name_that_changes_its_address_is_resolved_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once a connection is too old, the next one goes to where the name leads then."""
+    """After a connection expires, the next one goes to the new address."""
     real, where = socket.getaddrinfo, ["127.0.0.1"]
 
     def lookup(host: Any, *args: Any, **more: Any) -> Any:
@@ -89,7 +89,7 @@ def test_a_name_that_changes_its_address_is_resolved_again(monkeypatch: pytest.M
             url = before.url.replace("127.0.0.1", "hooks.example")
             for _ in range(2):
                 assert isinstance(await runner.run(make_call({"url": url})), Succeeded)
-            where[0] = "127.0.0.2"  # where nobody listens
+            where[0] = "127.0.0.2"  # no server listens there
             await asyncio.sleep(0.06)
             assert isinstance(await runner.run(make_call({"url": url})), Failed)
             assert len(before.seen) == 2
@@ -102,7 +102,7 @@ def test_a_connection_with_an_unread_response_is_not_reused() -> None:
     async def longer_than_is_kept(seen: Seen, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 X\r\nContent-Length: 3000000\r\n\r\n" + b"x" * 3_000_000)
 
-    outcomes, server = _calls(longer_than_is_kept, {}, {})
+    outcomes, server = _run_calls(longer_than_is_kept, {}, {})
     assert [type(outcome) for outcome in outcomes] == [Succeeded] * 2
     assert server.connections == 2
 
@@ -119,7 +119,7 @@ def test_only_repeatable_requests_are_repeated_after_a_closed_connection(method:
         server_saw.append(seen)
 
     server_saw: list[Seen] = []
-    outcomes, server = _calls(hangs_up_on_the_second, {"method": method}, {"method": method})
+    outcomes, server = _run_calls(hangs_up_on_the_second, {"method": method}, {"method": method})
     assert [type(outcome) for outcome in outcomes] == [Succeeded, ends]
     assert len(server.seen) == (3 if ends is Succeeded else 2)
     if isinstance(outcomes[1], Failed):
@@ -128,17 +128,17 @@ def test_only_repeatable_requests_are_repeated_after_a_closed_connection(method:
 
 
 @pytest.mark.parametrize(
-    "whole",
+    "response",
     [
         b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Hints\r\n\r\nHTTP/1.1 200 X\r\nContent-Length: 2\r\n\r\nok",
         b"HTTP/1.1 200 X\r\nTransfer-Encoding: chunked\r\n\r\n1\r\no\r\n1\r\nk\r\n0\r\n\r\n",
     ],
     ids=["interim answers", "chunks"],
 )
-def test_responses_in_several_pieces(whole: bytes) -> None:
+def test_responses_in_several_pieces(response: bytes) -> None:
     async def handler(seen: Seen, writer: asyncio.StreamWriter) -> None:
-        for begin in range(0, len(whole), 20):
-            writer.write(whole[begin : begin + 20])
+        for begin in range(0, len(response), 20):
+            writer.write(response[begin : begin + 20])
             await writer.drain()
             await asyncio.sleep(0)
 
@@ -159,14 +159,14 @@ def test_a_response_to_head_has_no_body() -> None:
     async def handler(seen: Seen, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 X\r\nContent-Length: 1000\r\n\r\n")
 
-    outcomes, server = _calls(handler, {"method": "HEAD"}, {"method": "HEAD"})
+    outcomes, server = _run_calls(handler, {"method": "HEAD"}, {"method": "HEAD"})
     assert [type(outcome) for outcome in outcomes] == [Succeeded] * 2
     assert server.connections == 1
 
 
 @pytest.mark.parametrize("value", ["a\r\nX-Other: b", "a\nb", "a\rb", "a\0b"])
 def test_a_header_value_cannot_add_a_header(value: str) -> None:
-    """The last line of defence: what the options may say is checked long before."""
+    """The last line of defence: options are checked long before."""
 
     async def scene() -> None:
         runner = HttpRunner(allow_private=True)
@@ -180,7 +180,7 @@ def test_a_header_value_cannot_add_a_header(value: str) -> None:
     asyncio.run(scene())
 
 
-def test_request_outlines_are_cached_per_options() -> None:
+def test_cached_request_outlines_are_not_mixed_up() -> None:
     async def scene() -> None:
         runner = HttpRunner(allow_private=True)
         async with Server(answer()) as server:
@@ -188,8 +188,10 @@ def test_request_outlines_are_cached_per_options() -> None:
             two = {"url": f"{server.url}/two", "headers": {"X-Own": "{{ payload.a }}"}, "method": "POST"}
             for options, payload in ((one, None), (two, {"a": "1"}), (one, {"b": 2}), (two, {"a": "2"})):
                 assert isinstance(await runner.run(make_call(options, payload=payload)), Succeeded)
-            told = [(seen.target, seen.headers["x-own"], seen.headers["user-agent"], seen.body) for seen in server.seen]
-            assert told == [
+            received = [
+                (seen.target, seen.headers["x-own"], seen.headers["user-agent"], seen.body) for seen in server.seen
+            ]
+            assert received == [
                 ("/one", "one", "Mine", b""),
                 ("/two", "1", "Chronos", b'{"a":"1"}'),
                 ("/one", "one", "Mine", b'{"b":2}'),

@@ -1,4 +1,4 @@
-"""Servers that answer otherwise than they should: what is made of it, and whether the connection is used again."""
+"""Servers that break the rules: the outcome, and whether the connection is reused."""
 
 import asyncio
 import socket
@@ -20,7 +20,7 @@ HEAD = b"HTTP/1.1 200 X\r\n"
 CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
 
 
-def _says(data: bytes, *, then: Callable[[asyncio.StreamWriter], None] | None = None) -> Handler:
+def _sends(data: bytes, *, then: Callable[[asyncio.StreamWriter], None] | None = None) -> Handler:
     async def handler(seen: Seen, writer: asyncio.StreamWriter) -> None:
         writer.write(data)
         if then is not None:
@@ -29,7 +29,7 @@ def _says(data: bytes, *, then: Callable[[asyncio.StreamWriter], None] | None = 
     return handler
 
 
-def _scene(handler: Handler, play: Callable[[HttpRunner, Server], Awaitable[Any]], **settings: Any) -> Any:
+def _run_with_server(handler: Handler, play: Callable[[HttpRunner, Server], Awaitable[Any]], **settings: Any) -> Any:
     async def go() -> Any:
         runner = HttpRunner(allow_private=True, **settings)
         async with Server(handler) as server:
@@ -41,8 +41,8 @@ def _scene(handler: Handler, play: Callable[[HttpRunner, Server], Awaitable[Any]
     return asyncio.run(go())
 
 
-def _twice(handler: Handler, method: str = "POST") -> tuple[list[Outcome], list[AttemptCall], Server]:
-    """Two calls, one after the other, the second when all has arrived that the server said to the first."""
+def _call_twice(handler: Handler, method: str = "POST") -> tuple[list[Outcome], list[AttemptCall], Server]:
+    """Make two calls, the second after everything that the server sent for the first has arrived."""
 
     async def play(runner: HttpRunner, server: Server) -> tuple[list[Outcome], list[AttemptCall], Server]:
         calls = [make_call({"url": server.url, "method": method}) for _ in range(2)]
@@ -51,16 +51,16 @@ def _twice(handler: Handler, method: str = "POST") -> tuple[list[Outcome], list[
             outcomes.append(await runner.run(call))
             while server.done < len(server.seen):  # noqa: ASYNC110 - polled on purpose
                 await asyncio.sleep(0.001)
-            for _ in range(10):  # what was written is there, and only has to be read
+            for _ in range(10):  # the written bytes have arrived and only have to be read
                 await asyncio.sleep(0)
         return outcomes, calls, server
 
-    found: tuple[list[Outcome], list[AttemptCall], Server] = _scene(handler, play)
-    return found
+    result: tuple[list[Outcome], list[AttemptCall], Server] = _run_with_server(handler, play)
+    return result
 
 
 @pytest.mark.parametrize(
-    "said",
+    "sent",
     [
         OK + OK,
         b"HTTP/1.1 101 X\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n",
@@ -69,14 +69,14 @@ def _twice(handler: Handler, method: str = "POST") -> tuple[list[Outcome], list[
     ],
     ids=["two", "101", "close", "old"],
 )
-def test_a_connection_is_kept_only_if_the_response_allows_it(said: bytes) -> None:
-    _, calls, server = _twice(_says(said))
+def test_a_connection_is_kept_only_if_the_response_allows_it(sent: bytes) -> None:
+    _, calls, server = _call_twice(_sends(sent))
     assert server.connections == 2
     assert all(call.detail["response"]["body"] in ("ok", "") for call in calls)
 
 
 @pytest.mark.parametrize(
-    ("said", "method"),
+    ("sent", "method"),
     [
         (OK + b"x", "POST"),
         (b"HTTP/1.1 204 X\r\nContent-Length: 2\r\n\r\nok", "POST"),
@@ -85,9 +85,9 @@ def test_a_connection_is_kept_only_if_the_response_allows_it(said: bytes) -> Non
     ],
     ids=["garbage", "204 with a body", "304 with a body", "a body in answer to HEAD"],
 )
-def test_bytes_after_a_response_that_are_not_http_fail_it(said: bytes, method: str) -> None:
-    """aiohttp drops an answer when the bytes behind it, in the same packet, are not the beginning of another."""
-    outcomes, _, server = _twice(_says(said), method)
+def test_bytes_after_a_response_that_are_not_http_fail_it(sent: bytes, method: str) -> None:
+    """aiohttp drops a response if the bytes after it, in the same packet, are not the start of another."""
+    outcomes, _, server = _call_twice(_sends(sent), method)
     for outcome in outcomes:
         assert failed(outcome).kinds == ("connection", "protocol")
         assert failed(outcome).worth_retrying
@@ -95,7 +95,7 @@ def test_bytes_after_a_response_that_are_not_http_fail_it(said: bytes, method: s
 
 
 def test_half_an_unrequested_response_is_dropped() -> None:
-    outcomes, calls, _ = _twice(_says(CHUNKED + b"2\r\nok\r\n0\r\n\r\nHTTP/1.1 500 X\r\n"))
+    outcomes, calls, _ = _call_twice(_sends(CHUNKED + b"2\r\nok\r\n0\r\n\r\nHTTP/1.1 500 X\r\n"))
     assert outcomes == [Succeeded(), Succeeded()]
     assert [call.detail["response"]["body"] for call in calls] == ["ok", "ok"]
 
@@ -107,13 +107,13 @@ def test_an_unrequested_response_is_not_used_for_the_next_request() -> None:
         await asyncio.sleep(0.002)
         writer.write(b"HTTP/1.1 500 Smuggled\r\nContent-Length: 0\r\n\r\n")
 
-    outcomes, _, server = _twice(handler)
+    outcomes, _, server = _call_twice(handler)
     assert [type(outcome) for outcome in outcomes] == [Succeeded] * 2
     assert server.connections == 2
 
 
 @pytest.mark.parametrize(
-    "said",
+    "sent",
     [
         HEAD + b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
         HEAD + b"Transfer-Encoding: chunked\r\nContent-Length: 2\r\n\r\n2\r\nok\r\n0\r\n\r\n",
@@ -129,8 +129,8 @@ def test_an_unrequested_response_is_not_used_for_the_next_request() -> None:
         b"HTTP/1.1 abc X\r\n\r\n",
     ],
 )
-def test_a_response_that_is_not_http_fails_and_is_worth_retrying(said: bytes) -> None:
-    outcomes, _, server = _twice(_says(said))
+def test_a_response_that_is_not_http_fails_and_is_worth_retrying(sent: bytes) -> None:
+    outcomes, _, server = _call_twice(_sends(sent))
     for outcome in outcomes:
         assert failed(outcome).kinds == ("connection", "protocol")
         assert failed(outcome).worth_retrying
@@ -151,7 +151,7 @@ def test_endless_headers_are_cut_off(piece: bytes) -> None:
             await asyncio.sleep(0)
             written += len(data)
 
-    outcomes, _, _ = _twice(handler)
+    outcomes, _, _ = _call_twice(handler)
     assert failed(outcomes[0]).kinds == ("connection", "protocol")
     assert written < 1_000 * MAX_HEADER_BYTES
 
@@ -166,12 +166,12 @@ def test_endless_interim_responses_end_with_the_timeout() -> None:
     async def play(runner: HttpRunner, server: Server) -> Outcome:
         return await runner.run(make_call({"url": server.url, "timeout": "100ms"}))
 
-    assert isinstance(_scene(handler, play), TimedOut)
+    assert isinstance(_run_with_server(handler, play), TimedOut)
 
 
 def test_many_headers_in_one_piece() -> None:
     many = b"".join(b"A%d:b\r\n" % number for number in range(MAX_HEADERS + 1))
-    outcomes, _, _ = _twice(_says(HEAD + many + b"Content-Length: 0\r\n\r\n"))
+    outcomes, _, _ = _call_twice(_sends(HEAD + many + b"Content-Length: 0\r\n\r\n"))
     assert failed(outcomes[0]).kinds == ("connection", "protocol")
     assert "Too many headers" in failed(outcomes[0]).error
 
@@ -183,18 +183,18 @@ def test_endless_trailers() -> None:
             writer.write(b"x" * 65_536)
             await writer.drain()
 
-    outcomes, _, _ = _twice(handler)
+    outcomes, _, _ = _call_twice(handler)
     assert failed(outcomes[0]).kinds == ("connection", "protocol")
 
 
 def test_trailers_do_not_become_headers() -> None:
-    _, calls, server = _twice(_says(CHUNKED + b"2\r\nok\r\n0\r\nX-Trailer: y\r\n\r\n"))
+    _, calls, server = _call_twice(_sends(CHUNKED + b"2\r\nok\r\n0\r\nX-Trailer: y\r\n\r\n"))
     assert server.connections == 1
     assert [call.detail["response"]["headers"] for call in calls] == [{"Transfer-Encoding": "chunked"}] * 2
 
 
 @pytest.mark.parametrize(
-    ("said", "body"),
+    ("sent", "body"),
     [
         (HEAD + b"\r\nuntil the end", "until the end"),
         (HEAD + b"Transfer-Encoding: chunked, odd\r\n\r\nuntil the end", "until the end"),
@@ -206,8 +206,8 @@ def test_trailers_do_not_become_headers() -> None:
         (b"", None),
     ],
 )
-def test_a_server_that_closes_the_connection(said: bytes, body: str | None) -> None:
-    outcomes, calls, _ = _twice(_says(said, then=asyncio.StreamWriter.close))
+def test_a_server_that_closes_the_connection(sent: bytes, body: str | None) -> None:
+    outcomes, calls, _ = _call_twice(_sends(sent, then=asyncio.StreamWriter.close))
     for outcome, call in zip(outcomes, calls, strict=True):
         if body is None:
             assert failed(outcome).kinds == ("connection", "reset")
@@ -217,13 +217,13 @@ def test_a_server_that_closes_the_connection(said: bytes, body: str | None) -> N
 
 
 def test_lines_may_end_with_a_line_feed_alone() -> None:
-    _, calls, server = _twice(_says(OK.replace(b"\r\n", b"\n")))
+    _, calls, server = _call_twice(_sends(OK.replace(b"\r\n", b"\n")))
     assert [call.detail["response"]["body"] for call in calls] == ["ok"] * 2
     assert server.connections == 1
 
 
 def test_a_repeated_request_uses_a_fresh_connection() -> None:
-    """Several kept connections, all of them dead at the next request: one more try finds none of them."""
+    """Several kept connections are all dead at the next request. The repeated request uses none of them."""
     usual = answer(200, b"fine")
     together = asyncio.Barrier(3)
 
@@ -245,7 +245,7 @@ def test_a_repeated_request_uses_a_fresh_connection() -> None:
         assert isinstance(await runner.run(make_call({"url": f"{server.url}/again"})), Succeeded)
         assert server.connections == 4
 
-    _scene(handler, play)
+    _run_with_server(handler, play)
 
 
 def test_nothing_is_repeated_after_the_first_byte_of_a_response() -> None:
@@ -263,11 +263,11 @@ def test_nothing_is_repeated_after_the_first_byte_of_a_response() -> None:
         assert failed(await runner.run(make_call({"url": f"{server.url}/half"}))).kinds == ("connection", "reset")
         assert [seen.target for seen in server.seen] == ["/", "/half"]
 
-    _scene(handler, play)
+    _run_with_server(handler, play)
 
 
 def test_a_request_on_a_fresh_connection_is_not_repeated() -> None:
-    outcomes, _, server = _twice(_says(b"", then=asyncio.StreamWriter.close), "GET")
+    outcomes, _, server = _call_twice(_sends(b"", then=asyncio.StreamWriter.close), "GET")
     assert [type(outcome) for outcome in outcomes] == [Failed] * 2
     assert server.connections == 2
 
@@ -284,19 +284,19 @@ def test_connections_are_limited_and_requests_wait_in_order() -> None:
         tasks = [asyncio.create_task(runner.run(call)) for call in calls]
         while len(server.seen) < 2:  # noqa: ASYNC110 - polled on purpose
             await asyncio.sleep(0.001)
-        tasks[3].cancel()  # it waits for a place, and leaves the line
+        tasks[3].cancel()  # it waits for a slot and leaves the queue
         go_on.set()
         outcomes = await asyncio.gather(*tasks, return_exceptions=True)
         assert isinstance(outcomes.pop(3), asyncio.CancelledError)
         assert all(isinstance(outcome, Succeeded) for outcome in outcomes)
         assert server.connections == 2
         assert [seen.target for seen in server.seen] == [f"/{number}" for number in (0, 1, 2, 4, 5, 6, 7)]
-        async with Server(handler) as other:  # those kept for one server make room for another
+        async with Server(handler) as other:  # connections kept for one server make room for another
             both = [make_call({"url": f"{each}/"}) for each in (other.url, other.url, server.url, server.url)]
             outcomes = await asyncio.gather(*(runner.run(call) for call in both))
             assert all(isinstance(outcome, Succeeded) for outcome in outcomes)
 
-    _scene(handler, play, max_connections=2)
+    _run_with_server(handler, play, max_connections=2)
 
 
 def test_connections_are_not_kept_for_long() -> None:
@@ -317,7 +317,7 @@ def test_connections_are_not_kept_for_long() -> None:
             assert server.connections == expected
             await asyncio.wait_for(gone.wait(), 60)
 
-    _scene(handler, play, idle_timeout_s=0.02)
+    _run_with_server(handler, play, idle_timeout_s=0.02)
 
 
 def test_running_and_waiting_requests_finish_when_the_runner_closes() -> None:
@@ -328,7 +328,7 @@ def test_running_and_waiting_requests_finish_when_the_runner_closes() -> None:
         writer.write(OK)
 
     async def play(runner: HttpRunner, server: Server) -> list[Outcome]:
-        urls = (server.url, server.url.replace("127.0.0.1", "localhost"))  # the name would have to be looked up
+        urls = (server.url, server.url.replace("127.0.0.1", "localhost"))  # the name would have to be resolved
         calls = [asyncio.create_task(runner.run(make_call({"url": url}))) for url in urls]
         while not server.seen:  # noqa: ASYNC110 - polled on purpose
             await asyncio.sleep(0.001)
@@ -336,7 +336,7 @@ def test_running_and_waiting_requests_finish_when_the_runner_closes() -> None:
         go_on.set()
         return await asyncio.gather(*calls)
 
-    ended, late = _scene(handler, play, max_connections=1)
+    ended, late = _run_with_server(handler, play, max_connections=1)
     assert isinstance(ended, Succeeded)
     assert failed(late).kinds == ("connection", "dns")
 
@@ -364,25 +364,28 @@ def test_a_canceled_call_closes_its_connection() -> None:
             raise
 
     ended = asyncio.Event()
-    _scene(handler, play)
+    _run_with_server(handler, play)
 
 
 def test_one_lookup_serves_all_waiting_requests(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
+    lookups: list[str] = []
     real = socket.getaddrinfo
 
     def lookup(host: Any, *args: Any, **more: Any) -> Any:
-        asked.append(host)
-        return [*real("127.0.0.2", *args, **more), *real("127.0.0.1", *args, **more)]  # nobody listens at the first
+        lookups.append(host)
+        return [
+            *real("127.0.0.2", *args, **more),
+            *real("127.0.0.1", *args, **more),
+        ]  # no server listens at the first address
 
     async def play(runner: HttpRunner, server: Server) -> None:
         monkeypatch.setattr(socket, "getaddrinfo", lookup)
         url = server.url.replace("127.0.0.1", "hooks.example")
         outcomes = await asyncio.gather(*(runner.run(make_call({"url": url})) for _ in range(3)))
         assert all(isinstance(outcome, Succeeded) for outcome in outcomes)
-        assert asked == ["hooks.example"]
+        assert lookups == ["hooks.example"]
 
-    _scene(_says(OK), play)
+    _run_with_server(_sends(OK), play)
 
 
 def test_a_name_that_cannot_be_resolved() -> None:
@@ -391,7 +394,7 @@ def test_a_name_that_cannot_be_resolved() -> None:
         assert outcome.kinds == ("connection", "dns")
         assert outcome.worth_retrying
 
-    _scene(_says(OK), play)
+    _run_with_server(_sends(OK), play)
 
 
 def test_only_the_public_addresses_of_a_name_are_dialled(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -399,7 +402,7 @@ def test_only_the_public_addresses_of_a_name_are_dialled(monkeypatch: pytest.Mon
 
     def make_socket(address: Any) -> Any:
         dialled.append(address[4][0])
-        raise OSError("nobody is there")
+        raise OSError("no server is there")
 
     both = [(2, 1, 6, "", ("10.0.0.1", 80)), (2, 1, 6, "", ("8.8.8.8", 80))]
     monkeypatch.setattr(connector, "_make_socket", make_socket)

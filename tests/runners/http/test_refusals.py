@@ -1,4 +1,4 @@
-"""Where the http target does not go: private addresses in any disguise, redirects, headers that are two."""
+"""Requests that the http target refuses: private addresses in any form, redirects, header injection."""
 
 import asyncio
 import logging
@@ -68,20 +68,20 @@ def test_a_redirect_to_an_invalid_url_is_refused(location: str) -> None:
 
 
 def _resolve(monkeypatch: pytest.MonkeyPatch, names: Mapping[str, list[str]]) -> None:
-    """Make names resolve to these, one after the other with each lookup."""
-    real, asked = socket.getaddrinfo, dict.fromkeys(names, 0)
+    """Make names resolve to these addresses, the next one with each lookup."""
+    real, lookups = socket.getaddrinfo, dict.fromkeys(names, 0)
 
     def lookup(host: Any, *args: Any, **more: Any) -> Any:
-        if host in asked:
-            asked[host] += 1
-            host = names[host][min(asked[host], len(names[host])) - 1]
+        if host in lookups:
+            lookups[host] += 1
+            host = names[host][min(lookups[host], len(names[host])) - 1]
         return real(host, *args, **more)
 
     monkeypatch.setattr(socket, "getaddrinfo", lookup)
 
 
 def _run_as(name: str, handler: Handler, options: Mapping[str, Any]) -> tuple[Outcome, AttemptCall, list[Seen]]:
-    """As ``run``, with the server under a name that configuration opens."""
+    """Like ``run``, with the server under a name that allow_hosts contains."""
 
     async def go() -> tuple[Outcome, AttemptCall, list[Seen]]:
         async with Server(handler) as server:
@@ -107,9 +107,9 @@ def test_an_allowed_name_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_names_are_checked_by_the_dialled_address(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whatever a name meant when it was checked, or a moment ago: the socket's own address counts.
+    """Only the dialled address counts, whatever the name resolved to before.
 
-    What a name resolves to in here is not for the authors of jobs; the operator finds it in the log, at debug.
+    Authors of jobs do not learn internal addresses. The operator finds them in the log, at debug.
     """
     caplog.set_level(logging.DEBUG, "chronos.engine")
     _resolve(monkeypatch, {"rebound.example": ["127.0.0.1"], "mapped.example": ["::ffff:127.0.0.1"]})
@@ -138,7 +138,7 @@ def test_names_are_checked_by_the_dialled_address(
 def test_the_error_of_an_unreachable_name_hides_its_address(monkeypatch: pytest.MonkeyPatch) -> None:
     _resolve(monkeypatch, {"hooks.internal": ["127.0.0.1"]})
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # and it does not listen
+        taken.bind(("127.0.0.1", 0))  # no server listens there
         port = taken.getsockname()[1]
 
         async def go() -> Outcome:

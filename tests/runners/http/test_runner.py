@@ -1,4 +1,4 @@
-"""The http target against real servers on loopback: what is sent, what is kept, and every way to be a bad server."""
+"""The http target against real servers on loopback: what is sent, what is recorded, and misbehaving servers."""
 
 import asyncio
 import base64
@@ -247,7 +247,7 @@ def test_cookies_are_not_shared_between_calls() -> None:
             await runner.close()
             assert all("cookie" not in seen.headers for seen in server.seen)
             assert "abc" not in repr(calls[0].detail)
-            assert server.connections == 1  # and it was kept open
+            assert server.connections == 1  # the connection was kept open
 
     asyncio.run(go())
 
@@ -341,7 +341,7 @@ def test_a_misbehaving_server_is_worth_retrying(handler: Handler) -> None:
 
 
 def test_a_server_that_cannot_be_reached() -> None:
-    with socket.socket() as taken:  # and nobody listens
+    with socket.socket() as taken:  # no server listens there
         taken.bind(("127.0.0.1", 0))
         outcome = failed(run(answer(), {"url": f"http://127.0.0.1:{taken.getsockname()[1]}/"})[0])
     assert outcome.kinds == ("connection", "connect")

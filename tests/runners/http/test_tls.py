@@ -1,4 +1,4 @@
-"""The http target and servers that speak TLS: which certificates count, and for how long."""
+"""The http target with TLS: which certificates are accepted, and for how long."""
 
 import asyncio
 import shutil
@@ -18,21 +18,21 @@ from tests.support.target_calls import make_call
 
 @pytest.fixture
 def certificate(tmp_path: Path) -> tuple[Path, Path]:
-    """For localhost, by nobody whom anybody trusts."""
+    """Create a self-signed certificate for localhost."""
     openssl = shutil.which("openssl")
     if openssl is None:
         pytest.skip("no openssl to make a certificate with")
-    key, found = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    key, certificate_file = tmp_path / "key.pem", tmp_path / "certificate.pem"
     options = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost"
-    files = ["-addext", "subjectAltName=DNS:localhost", "-keyout", str(key), "-out", str(found)]
+    files = ["-addext", "subjectAltName=DNS:localhost", "-keyout", str(key), "-out", str(certificate_file)]
     subprocess.run([openssl, *options.split(), *files], check=True, capture_output=True)
-    return found, key
+    return certificate_file, key
 
 
 async def _secure_calls(
     certificate: tuple[Path, Path], hosts: list[str], between: Callable[[], object] = int, **settings: Any
 ) -> tuple[list[Outcome], int]:
-    """Calls to a server that speaks TLS, and over how many connections they went."""
+    """Make calls to a TLS server. Returns the outcomes and the number of connections."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*certificate)
     server = Server(answer())
@@ -74,7 +74,7 @@ def test_a_certificate_is_valid_for_its_own_name_only(
 def test_authorities_that_are_no_longer_trusted(
     certificate: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, max_age_s: float, ends: type[Outcome]
 ) -> None:
-    """A connection made while they were trusted is not used once the node has read the authorities again."""
+    """A connection made while they were trusted is not reused after the node has loaded the authorities again."""
     authorities = certificate[0].with_name("authorities.pem")
     authorities.write_bytes(certificate[0].read_bytes())
     monkeypatch.setenv("SSL_CERT_FILE", str(authorities))

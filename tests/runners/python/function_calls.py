@@ -1,4 +1,4 @@
-"""Calls of functions to make in tests, and a sink that remembers."""
+"""Calls of functions for tests, and a sink that records."""
 
 import asyncio
 import threading
@@ -33,7 +33,7 @@ class Notes:
 
 
 def a_call(name: str = "work", **fields: Any) -> AttemptCall:
-    """A call of a function, with whatever matters to the test."""
+    """Build a call of a function."""
     known: dict[str, Any] = {
         "execution": EXECUTION,
         "job": bytes(16),
@@ -53,7 +53,7 @@ def a_call(name: str = "work", **fields: Any) -> AttemptCall:
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    """Wait for something that happens in another thread or process."""
+    """Wait for something in another thread or process."""
     for _ in range(12_000):
         if holds():
             return
@@ -62,6 +62,6 @@ async def until(holds: Callable[[], bool]) -> None:
 
 
 def notes(call: AttemptCall) -> Notes:
-    """What a call wrote."""
+    """Return the sink of a call."""
     assert isinstance(call.sink, Notes)
     return call.sink

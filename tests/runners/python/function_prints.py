@@ -1,4 +1,4 @@
-"""Functions that print; worker processes find them here by import."""
+"""Functions that print. Worker processes import them from here."""
 
 import io
 import sys
@@ -8,7 +8,7 @@ from contextvars import copy_context
 from chronos.runners.python.context import Context
 from chronos.runners.python.stdout_capture import StdoutStandIn
 
-MUCH = 12_000_000  # characters: with escapes more than one message may hold
+MUCH = 12_000_000  # characters; with escapes more than fit into one message
 
 
 def speaks(ctx: Context) -> None:
@@ -31,7 +31,7 @@ def umlauts() -> None:
 def much() -> None:
     stand_in = sys.stdout
     assert isinstance(stand_in, StdoutStandIn)
-    there, stand_in.stream = stand_in.stream, io.StringIO()  # nobody wants to see it
+    there, stand_in.stream = stand_in.stream, io.StringIO()  # keep it off the terminal
     print("\x01" * MUCH)
     stand_in.stream = there
 
@@ -50,7 +50,7 @@ def leaves_a_thread() -> None:
 
 
 def hello_beside_it() -> None:
-    """When the thread that was left behind has printed."""
+    """Print after the leftover thread has printed."""
     _go_on.set()
     _left[0].join()
     print("hello")

@@ -1,4 +1,4 @@
-"""Functions for worker processes, which find them here by import."""
+"""Functions for worker processes, which import them from here."""
 
 import ctypes
 import os
@@ -65,7 +65,7 @@ def notices_shutdown(ctx: Context) -> str:
 
 
 def stubborn_with_child(ctx: Context) -> None:
-    """Holds the interpreter, with a child in its group: nothing but SIGKILL ends the two."""
+    """Hold the interpreter, with a child in the group: only SIGKILL ends the two."""
     child = subprocess.Popen(["sleep", "600"])
     ctx.log.info("%d %d", os.getpid(), child.pid)
     ctypes.PyDLL(None).sleep(600)
@@ -88,7 +88,7 @@ def eats_cpu() -> None:
 
 
 class Held:
-    """What a decorator may leave in a function's place."""
+    """An object that a decorator may put in a function's place."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function

@@ -1,4 +1,4 @@
-"""What a function sees of its run, and durable calls: the n-th call of a function meets the n-th thing it remembers."""
+"""The context of a function, and durable calls: the n-th call of a function meets the n-th entry of its memory."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -121,7 +121,7 @@ def test_a_wait_returns_the_payload_of_its_signal() -> None:
     assert put_down.value.waits == Waits(until_us=NOW + 3600 * SECOND, signal="approved", resumes=True)
     woken = a_call(memory=list(call.memory), signals={"approved": {"by": "ana"}})
     assert context(woken).wait_for_signal("approved", timeout="1h") == {"by": "ana"}
-    # Whoever runs it may mark the entry instead.
+    # The engine may mark the entry instead.
     marked = RecordedTask(kind="signal", name="approved", until_us=NOW + 3600 * SECOND, done=True, value=5)
     assert context(a_call(memory=[marked])).wait_for_signal("approved", timeout="1h") == 5
     retried = a_call(memory=list(woken.memory))
@@ -156,7 +156,7 @@ def test_a_step_is_done_once() -> None:
 
     call = a_call()
     ctx = context(call)
-    assert ctx.step("charge", charge, 5) == {"paid": [5]}  # as JSON has it, the first time too
+    assert ctx.step("charge", charge, 5) == {"paid": [5]}  # as JSON, the first time too
     with pytest.raises(Suspended):
         ctx.sleep(1)
     again = context(a_call(memory=list(call.memory), started_us=NOW + SECOND))

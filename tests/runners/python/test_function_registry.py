@@ -1,4 +1,4 @@
-"""The registry of functions: what they are told from their signatures, and how payloads fill their parameters."""
+"""The registry of functions: how signatures are read, and how payloads fill parameters."""
 
 import asyncio
 import functools

@@ -1,4 +1,4 @@
-"""Functions in processes of their own: killable, limited, reused, and never alive without their node."""
+"""Functions in worker processes: killable, limited, reused, and never alive without their node."""
 
 import asyncio
 import os
@@ -31,14 +31,14 @@ async def run_in(pool: ProcessPool, function: Callable[..., Any], call: AttemptC
 
 
 def with_pool(main: Callable[[ProcessPool], Coroutine[Any, Any, None]], **options: Any) -> None:
-    async def whole() -> None:
+    async def run_with_pool() -> None:
         pool = ProcessPool(1, clock=SystemClock(), **options)
         try:
             await main(pool)
         finally:
             await pool.close()
 
-    asyncio.run(whole())
+    asyncio.run(run_with_pool())
 
 
 async def until_written(call: AttemptCall) -> str:
@@ -46,8 +46,8 @@ async def until_written(call: AttemptCall) -> str:
     return notes(call).text
 
 
-def lives(pid: int) -> bool:
-    """Whether a process is there and not merely unburied."""
+def is_alive(pid: int) -> bool:
+    """Whether a process exists and is not a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
@@ -154,9 +154,9 @@ def test_cancelling_kills_the_whole_process_group_at_once() -> None:
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
-        assert not lives(worker)
+        assert not is_alive(worker)
         assert isinstance(await behind, Succeeded)
-        await until(lambda: not lives(child))  # the kernel gets round to it, too
+        await until(lambda: not is_alive(child))  # the kernel takes a moment
 
     with_pool(main)
 
@@ -167,7 +167,7 @@ def test_children_of_a_dead_worker_are_killed() -> None:
         outcome = await run_in(pool, work.leaves_child_behind, call)
         assert outcome == Failed(error="its process was killed by SIGTERM", kinds=("crashed",))
         _, child = (int(word) for word in notes(call).text.split()[-2:])
-        await until(lambda: not lives(child))
+        await until(lambda: not is_alive(child))
 
     with_pool(main)
 
@@ -200,11 +200,11 @@ def test_the_pool_is_bounded_and_worn_or_idle_processes_end() -> None:
         pids = {outcome.result for outcome in outcomes if isinstance(outcome, Succeeded)}
         assert len(outcomes) == 6
         assert len(pids) == 3  # two uses each
-        await until(lambda: not any(lives(pid) for pid in pids))
+        await until(lambda: not any(is_alive(pid) for pid in pids))
         again = await run_in(pool, work.who)
         assert isinstance(again, Succeeded)
         assert again.result not in pids
-        await until(lambda: not lives(again.result))  # idle for too long
+        await until(lambda: not is_alive(again.result))  # idle for too long
 
     with_pool(main, max_uses=2, idle_s=0.05)
 
@@ -213,9 +213,9 @@ def test_a_process_that_idled_too_long_is_not_reused() -> None:
     async def main(pool: ProcessPool) -> None:
         assert await run_in(pool, work.add, a_call("f", payload={"a": 1})) == Succeeded(result={"sum": 11})
         [worker] = pool._idle
-        asked = asyncio.create_task(run_in(pool, work.add, a_call("f", payload={"a": 2})))
+        running = asyncio.create_task(run_in(pool, work.add, a_call("f", payload={"a": 2})))
         pool._retire(worker)  # in the same turn of the loop
-        assert await asked == Succeeded(result={"sum": 12})
+        assert await running == Succeeded(result={"sum": 12})
 
     with_pool(main)
 
@@ -228,9 +228,9 @@ def test_the_runner_uses_processes_and_close_ends_them() -> None:
         outcome = await runner.run(a_call("who"))
         assert isinstance(outcome, Succeeded)
         assert outcome.result != os.getpid()
-        assert lives(outcome.result)
+        assert is_alive(outcome.result)
         await runner.close()
-        assert not lives(outcome.result)
+        assert not is_alive(outcome.result)
         await runner.close()
         inline = PythonRunner(functions, threads=1, processes=1, clock=SystemClock(), inline=True)
         assert await inline.run(a_call("who")) == Succeeded(result=os.getpid())
@@ -302,10 +302,10 @@ def test_workers_and_their_children_die_with_a_killed_node(program: Path) -> Non
         assert node.stdout is not None
         node.stdout.readline()
         pids = [int(word) for word in node.stdout.readline().split()[-2:]]
-        assert all(lives(pid) for pid in pids)
+        assert all(is_alive(pid) for pid in pids)
         node.kill()
         node.wait()
         until = time.monotonic() + 60
-        while any(lives(pid) for pid in pids) and time.monotonic() < until:
+        while any(is_alive(pid) for pid in pids) and time.monotonic() < until:
             time.sleep(0.005)
-        assert not [pid for pid in pids if lives(pid)]
+        assert not [pid for pid in pids if is_alive(pid)]

@@ -1,4 +1,4 @@
-"""Functions on the loop, in threads and inline: what they give, how they fail, and how they are stopped."""
+"""Functions on the loop, in threads and inline: their results, failures and stops."""
 
 import asyncio
 import contextvars
@@ -32,7 +32,7 @@ def make(*calls: Callable[..., Any], inline: bool = False, threads: int = 4) -> 
 
 
 def outcome_of(function: Callable[..., Any], *, inline: bool = False, **fields: Any) -> tuple[Outcome, AttemptCall]:
-    """What one attempt of a function gives."""
+    """Return the outcome of one attempt of a function."""
     call = a_call(function.__name__, **fields)
 
     async def main() -> Outcome:
@@ -103,7 +103,7 @@ def test_durable_sleep(function: Callable[..., Any], inline: bool) -> None:
 
 
 class Broken(ValueError):
-    """With a traceback of its own."""
+    """An error with its own traceback."""
 
 
 def raises() -> None:
@@ -400,7 +400,7 @@ def test_check_names_the_invalid_options() -> None:
     runner.check({"name": "add", "payload": {}})
     runner.check({"name": "somewhere_else", "limits": {"memory": "64MiB", "cpu_s": 1.5}})
     wrong: list[tuple[dict[str, Any], str]] = [
-        ({}, "python.name is None"),
+        ({}, "registered function, got None"),
         ({"name": "add", "isolate": 1}, 'python has no option "isolate"'),
         ({"name": "add", "limits": {"memory": "1MiB"}}, 'register "add" with isolation="process"'),
         ({"name": "x", "limits": {"memory": "much"}}, 'python.limits.memory is "much"'),

@@ -1,4 +1,4 @@
-"""What functions print: in their own attempt's output, and where it would have gone without us."""
+"""What functions print: it goes to the attempt's output and to the original stream."""
 
 import asyncio
 import io
@@ -38,7 +38,7 @@ def _nothing_is_left_behind() -> Iterator[None]:
 
 
 @pytest.fixture
-def listening() -> Iterator[None]:
+def capturing() -> Iterator[None]:
     stdout_capture.start_capture()
     yield
     stdout_capture.stop_capture()
@@ -63,7 +63,7 @@ def run(
 
 
 def printed(function: Callable[..., Any], **how: Any) -> str:
-    """What the output of one attempt is."""
+    """Return the output of one attempt."""
     call = a_call(function.__name__)
     [outcome] = run((function, call), **how)
     assert isinstance(outcome, Succeeded), outcome
@@ -84,15 +84,15 @@ WAYS = [("thread", False), ("inline", False), ("thread", True), ("process", Fals
 
 
 @pytest.mark.parametrize(("isolation", "inline"), WAYS)
-@pytest.mark.usefixtures("listening")
+@pytest.mark.usefixtures("capturing")
 def test_prints_and_logs_are_captured_in_order(isolation: str, inline: bool) -> None:
     _is_what_speaks_says(printed(prints.speaks, isolation=isolation, inline=inline))
 
 
-@pytest.mark.usefixtures("listening")
+@pytest.mark.usefixtures("capturing")
 def test_prints_of_async_functions_are_captured(
     capsys: pytest.CaptureFixture[str],
-) -> None:  # which begins to capture later
+) -> None:  # capture starts later
     _is_what_speaks_says(printed(speaks_at_once))
     text = printed(speaks_later)
     end = "from a thread that was lent\n"
@@ -120,7 +120,7 @@ def test_prints_also_reach_the_original_stream(capsys: pytest.CaptureFixture[str
     assert "not of an attempt" not in text
 
 
-@pytest.mark.usefixtures("listening")
+@pytest.mark.usefixtures("capturing")
 def test_concurrent_attempts_have_separate_output() -> None:
     async def talks(ctx: Context) -> None:
         for number in range(20):
@@ -141,7 +141,7 @@ def test_concurrent_attempts_have_separate_output() -> None:
         assert notes(call).text.splitlines() == lines + (["not in pieces"] if function is talks else [])
 
 
-@pytest.mark.usefixtures("listening")
+@pytest.mark.usefixtures("capturing")
 def test_output_of_logging_is_captured() -> None:
     def warns() -> None:
         handler = logging.StreamHandler()
@@ -152,7 +152,7 @@ def test_output_of_logging_is_captured() -> None:
     assert printed(warns) == "by logging\n"
 
 
-@pytest.mark.usefixtures("listening")
+@pytest.mark.usefixtures("capturing")
 def test_a_traceback_follows_the_printed_text() -> None:
     def breaks() -> None:
         print("about to break")
@@ -163,7 +163,7 @@ def test_a_traceback_follows_the_printed_text() -> None:
     assert notes(call).text.startswith("about to break\nTraceback (most recent call last):\n")
 
 
-@pytest.mark.usefixtures("listening")
+@pytest.mark.usefixtures("capturing")
 @pytest.mark.parametrize("others", [False, True])
 def test_text_that_a_function_redirects_is_not_captured(others: bool) -> None:
     kept = io.StringIO()
@@ -199,7 +199,7 @@ def test_streams_may_be_redirected_before_or_during_the_capture() -> None:
             assert sys.stdout is inner
             assert printed(prints.hello) == ""
         print("outer")
-        stdout_capture.start_capture()  # the one that was put back is used again, not wrapped once more
+        stdout_capture.start_capture()  # the restored stand-in is reused, not wrapped again
         assert isinstance(sys.stdout, stdout_capture.StdoutStandIn)
         assert sys.stdout.original is outer
         assert printed(prints.hello) == "hello\n"
@@ -232,7 +232,7 @@ def test_a_wrapped_stream_is_captured_once(monkeypatch: pytest.MonkeyPatch) -> N
     stream = io.StringIO()
     monkeypatch.setattr(sys, "stdout", stream)
     stdout_capture.start_capture()
-    tee = sys.stdout = Tee(sys.stdout)  # it has a stand-in behind it, and gets one before it
+    tee = sys.stdout = Tee(sys.stdout)  # one stand-in behind it, and one before it
     assert printed(prints.hello) == "hello\n"
     stdout_capture.stop_capture()
     assert printed(prints.hello) == ""
@@ -253,10 +253,10 @@ def test_the_last_stop_restores_the_streams() -> None:
 
 class Broken(io.StringIO):
     def write(self, text: str) -> int:
-        raise BrokenPipeError("nobody reads it")
+        raise BrokenPipeError("not readable")
 
     def flush(self) -> None:
-        raise BrokenPipeError("nobody reads it")
+        raise BrokenPipeError("not readable")
 
 
 def closed() -> io.StringIO:
@@ -276,7 +276,7 @@ def test_a_stream_that_cannot_be_written_does_not_fail_the_work(stream: Any, mon
     assert sys.stdout is stream
 
 
-@pytest.mark.usefixtures("listening")
+@pytest.mark.usefixtures("capturing")
 def test_outside_of_attempts_stream_errors_are_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     stand_in = stdout_capture.StdoutStandIn(Broken(), 0)
     with pytest.raises(BrokenPipeError):
@@ -302,7 +302,7 @@ def test_a_stand_in_has_the_attributes_of_its_stream() -> None:
     assert (nowhere.write("abc"), nowhere.isatty()) == (3, False)
 
 
-@pytest.mark.usefixtures("listening")
+@pytest.mark.usefixtures("capturing")
 def test_a_fork_prints_to_the_original_streams() -> None:
     """It shares locks and sockets that it must not touch."""
 
@@ -317,14 +317,14 @@ def test_a_fork_prints_to_the_original_streams() -> None:
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons warn of forks beside threads
+        warnings.simplefilter("ignore", DeprecationWarning)  # newer Python versions warn about forks with threads
         assert printed(forks, inline=True) == "parent\n"
 
 
-@pytest.mark.usefixtures("listening")
+@pytest.mark.usefixtures("capturing")
 @pytest.mark.parametrize("within", ["open_output", "__init__", "_add", "_take_first_bytes", "note_change", "progress"])
 def test_code_that_interrupts_a_write_may_print(within: str) -> None:
-    """A signal's handler and a finalizer run on top of what holds the output's lock, as a profiler does."""
+    """A signal handler or finalizer may run while the output's lock is held, as a profiler does here."""
     store: Any = None
     sink = OutputBuffers(store).sink(bytes(16), "task", 1)
     met: list[str] = []
@@ -352,7 +352,7 @@ def test_code_that_interrupts_a_write_may_print(within: str) -> None:
     assert [text.count(each) for each in ("printed", "logged\n")] == [1, 1]
 
 
-@pytest.mark.usefixtures("listening")
+@pytest.mark.usefixtures("capturing")
 def test_prints_of_leftover_threads_are_not_captured() -> None:
     async def main() -> None:
         written: list[Any] = []
@@ -412,28 +412,28 @@ def test_a_worker_process_separates_attempts_and_splits_long_texts(capfd: pytest
 
     asyncio.run(main())
     out, _ = capfd.readouterr()
-    assert out.endswith("hello\n")  # as before, it goes to where the node prints, too
+    assert out.endswith("hello\n")  # it also goes to the node's own stream
 
 
 def test_a_worker_log_ends_with_its_attempt_and_is_not_interrupted() -> None:
-    said: list[ToNode] = []
+    sent: list[ToNode] = []
 
     def send(message: ToNode) -> None:
         voice.write("on top of it")
-        said.append(message)
+        sent.append(message)
 
     voice = WorkerLog(send)
     voice.write("")
     voice.write("x" * MAX_MESSAGE_CHARS + "yz")
-    assert said == [WroteMessage(text="x" * MAX_MESSAGE_CHARS), WroteMessage(text="yz")]
+    assert sent == [WroteMessage(text="x" * MAX_MESSAGE_CHARS), WroteMessage(text="yz")]
     voice.end(EndMessage())
     voice.write("too late")
     voice.progress(1, None)
-    assert said[2:] == [EndMessage()]
+    assert sent[2:] == [EndMessage()]
 
 
 def test_only_threads_with_the_context_of_the_attempt_are_captured() -> None:
-    """Threads that a function starts by itself know nothing of it."""
+    """Threads that a function starts itself do not have its context."""
     call = a_call("starts")
 
     def starts() -> None:

@@ -190,10 +190,10 @@ def test_unknown_jobs_and_runs_raise_not_found(app: Chronos) -> None:
 def test_invalid_jobs_and_requests_are_refused(app: Chronos) -> None:
     with pytest.raises(Invalid, match=r"job bad: cron: cron field \"hour\" is 25"):
         app.command("bad", ["true"], cron="0 25 * * *")
-    with pytest.raises(Invalid, match="still to come"):
+    with pytest.raises(Invalid, match="is in the future"):
         app.command("hello", ["true"]).trigger(at="2099-01-01T00:00:00Z")
     app.command("follower", ["true"], after="ghost")
-    with pytest.raises(Invalid, match='no job "ghost"'):
+    with pytest.raises(Invalid, match='job "ghost" not found'):
         app.all_jobs()
 
 
@@ -239,7 +239,7 @@ def test_a_client_authenticates_with_a_password_or_a_token(monkeypatch: pytest.M
         token = served.ctl("tokens", "create", "ci", env={"CHRONOS_SERVER": ana}).stdout.strip()
         monkeypatch.setenv("CHRONOS_TOKEN", token)
         assert Chronos(served.url).all_jobs() == []
-        with pytest.raises(ChronosError, match="may not"):
+        with pytest.raises(ChronosError, match="needs the admin role"):
             Chronos(served.url).command("x", ["true"]).trigger()
 
 

@@ -1,4 +1,4 @@
-"""Whoever writes a job with many faults hears of each of them at once, and where it is."""
+"""All problems of a job are reported at once, each with its pointer."""
 
 import pickle
 from typing import Any
@@ -130,13 +130,13 @@ def test_tasks() -> None:
     assert pointers({"tasks": tasks}) == [*first, *second, *third, "/tasks/3"]
 
 
-def test_what_tasks_need_is_looked_at_beside_other_faults() -> None:
+def test_needs_are_checked_despite_other_problems() -> None:
     circle = [{"name": "a", "needs": ["b"], "command": ECHO}, {"name": "b", "needs": ["a"], "command": ECHO}]
     assert pointers({"tasks": circle, "priority": 99}) == ["/priority", "/tasks"]
     assert pointers({"tasks": [{"needs": ["other"], "command": ECHO}], "mode": "x"}) == ["/mode", "/tasks/0/needs/0"]
 
 
-def test_more_than_one_thing_to_do() -> None:
+def test_several_targets_in_one_task_are_reported() -> None:
     job = {"job_type": "f", "http": {}, "command": {"bogus": 1}, "tasks": [{"wait": {}}]}
     assert pointers(job) == sorted(
         ["/command", "/command/argv", "/command/bogus", "/http", "/http/url", "/tasks", "/tasks/0/wait"]
@@ -172,7 +172,7 @@ def test_settings(field: str, value: dict[str, Any]) -> None:
     )
 
 
-def test_what_surrounds_the_work() -> None:
+def test_hooks_tags_and_payload_problems_are_reported() -> None:
     job = {
         "after": [{"on": "x", "colour": 1}, "j", "j", 5],
         "on_start": {"http": {}, "command": {"argv": []}, "colour": 1},
@@ -190,7 +190,7 @@ def test_what_surrounds_the_work() -> None:
     assert pointers({"command": ECHO, **job}) == sorted([*after, *hooks, *others])
 
 
-def test_a_runner_that_stops_at_its_first_fault_is_heard_too() -> None:
+def test_a_runner_that_stops_at_its_first_fault_is_reported() -> None:
     def check(options: Any) -> None:
         raise Invalid('custom.colours[1] is "x"')
 
@@ -199,7 +199,7 @@ def test_a_runner_that_stops_at_its_first_fault_is_heard_too() -> None:
     assert [problem.pointer for problem in caught.value.problems] == ["/custom/colours/1", "/priority"]
 
 
-def test_the_error_of_options_says_everything_and_can_be_pickled() -> None:
+def test_the_error_of_options_has_every_fault_and_can_be_pickled() -> None:
     with pytest.raises(InvalidOptions) as caught:
         CHECKS["http"]({"url": 5, "method": "BREW"})
     assert str(caught.value).splitlines()[0] == "http.url must be text, got a number"

@@ -1,4 +1,4 @@
-"""Whatever somebody sends, a job comes out of it or an error that says what is wrong; never anything else."""
+"""Any input gives a job or an error that says what is wrong, and nothing else."""
 
 from datetime import timedelta
 from typing import Any
@@ -141,7 +141,7 @@ VALUES = st.recursive(
 
 @settings(max_examples=150)
 @given(st.dictionaries(st.sampled_from(FIELDS), VALUES, max_size=5))
-def test_anything_is_a_job_or_an_error_that_tells(fields: dict[str, Any]) -> None:
+def test_any_input_gives_a_job_or_an_error_with_pointers(fields: dict[str, Any]) -> None:
     try:
         draft = read_job(shape(**fields) if "command" not in fields else {"name": "job", **fields}, checks=CHECKS)
         plan_save(draft, None, defaults=NOTHING_SET, now_us=START_US)
@@ -160,7 +160,7 @@ NESTED = st.recursive(
 
 
 @given(NESTED, st.integers(0, 40))
-def test_the_quick_copy_is_the_careful_one(value: Any, depth: int) -> None:
+def test_the_fast_copy_equals_the_checked_one(value: Any, depth: int) -> None:
     for _ in range(depth):
         value = [value]
     quick: list[Problem] = []
@@ -177,9 +177,7 @@ def test_the_quick_copy_is_the_careful_one(value: Any, depth: int) -> None:
     st.sampled_from([0, 30_000_000]),
     st.sampled_from(["a", "b"]),
 )
-def test_schedules_are_shared_only_where_the_name_does_not_matter(
-    text: str, timezone: str | None, jitter_us: int, name: str
-) -> None:
+def test_cached_schedules_do_not_depend_on_the_name(text: str, timezone: str | None, jitter_us: int, name: str) -> None:
     spec = ScheduleSpec(text=text, timezone=timezone, jitter_us=jitter_us)
     jitter = timedelta(microseconds=jitter_us)
     shared, own = spec.parse(name), parse_schedule(text, timezone=timezone, jitter=jitter, key=name)

@@ -1,4 +1,4 @@
-"""The shapes that every face takes: fields, aliases, limits, and that what is answered can be sent back."""
+"""Jobs as JSON: fields, aliases and limits; a returned job can be sent back."""
 
 import pickle
 from datetime import UTC, datetime
@@ -42,10 +42,10 @@ def problems(**fields: Any) -> dict[str, str]:
     return {problem.pointer: problem.message for problem in caught.value.problems}
 
 
-# --- the shapes of the source documents
+# --- the examples of the source documents
 
 
-def test_the_shape_with_a_webhook() -> None:
+def test_a_job_with_a_webhook() -> None:
     data = {
         "name": "daily-report",
         "schedule": "0 9 * * *",
@@ -64,7 +64,7 @@ def test_the_shape_with_a_webhook() -> None:
     assert (draft.namespace, draft.state, draft.immediate) == ("default", JobState.ACTIVE, False)
 
 
-def test_the_shape_with_a_job_type() -> None:
+def test_a_job_with_a_job_type() -> None:
     data = {
         "name": "send-reminder-email",
         "job_type": "EMAIL_SENDER",
@@ -181,7 +181,7 @@ def test_schedules(schedule: Any, expected: ScheduleSpec) -> None:
     assert read(schedule=schedule).spec.schedule == expected
 
 
-def test_a_window_without_an_offset_is_of_the_zone() -> None:
+def test_a_start_without_an_offset_is_in_the_zone_of_the_schedule() -> None:
     spec = read(schedule="@daily", timezone="Europe/Paris", start="2027-01-01T00:00:00").spec.schedule
     assert spec is not None
     assert spec.start_us == to_us(datetime(2026, 12, 31, 23, tzinfo=UTC))
@@ -199,7 +199,7 @@ def test_a_window_without_an_offset_is_of_the_zone() -> None:
         ({"schedule": "@daily"}, False, False),
     ],
 )
-def test_what_runs_at_once(fields: dict[str, Any], immediate: bool, now: bool) -> None:
+def test_jobs_that_run_immediately(fields: dict[str, Any], immediate: bool, now: bool) -> None:
     draft = read(**fields)
     assert (draft.immediate, draft.now) == (immediate, now)
 
@@ -240,7 +240,7 @@ def test_tasks_hooks_and_the_rest() -> None:
     assert draft.namespace == "eu"
 
 
-# --- what is refused
+# --- invalid jobs
 
 
 @pytest.mark.parametrize(
@@ -248,123 +248,127 @@ def test_tasks_hooks_and_the_rest() -> None:
     [
         ({"schedle": "x"}, "/schedle", 'did you mean "schedule"'),
         ({"retry": {"max_attempt": 3}}, "/retry/max_attempt", 'did you mean "max_attempts"'),
-        ({"name": "a b"}, "/name", "is no name"),
-        ({"name": None}, "/name", "is missing"),
-        ({"name": "0" * 201}, "/name", "is no name"),
+        ({"name": "a b"}, "/name", "is not a valid name"),
+        ({"name": None}, "/name", "is required"),
+        ({"name": "0" * 201}, "/name", "is not a valid name"),
         ({"name": "6d1f1f38-6a0e-5c8e-9c0b-0f6b6c5f2a11"}, "/name", "looks like an id"),
         ({"name": "6d1f1f386a0e5c8e9c0b0f6b6c5f2a11"}, "/name", "looks like an id"),
-        ({"name": 7}, "/name", "has to be text"),
-        ({"namespace": "-"}, "/namespace", "is no name"),
+        ({"name": 7}, "/name", "must be text"),
+        ({"namespace": "-"}, "/namespace", "is not a valid name"),
         ({"schedule": "0 25 * * *"}, "/schedule", 'cron field "hour"'),
-        ({"schedule": 7}, "/schedule", "has to be text or an object"),
-        ({"schedule": {}}, "/schedule", "names no schedule"),
+        ({"schedule": 7}, "/schedule", "must be text, a list of texts, or an object"),
+        ({"schedule": {}}, "/schedule", "has no schedule"),
         ({"schedule": {"cron": "every day"}}, "/schedule/cron", ""),
         ({"schedule": {"cron": "P1D"}}, "/schedule/cron", ""),
-        ({"schedule": {"cron": "@daily", "every": "1h"}}, "/schedule/every", "says the same as"),
+        ({"schedule": {"cron": "@daily", "every": "1h"}}, "/schedule/every", "duplicates"),
         ({"schedule": {"cron": "@daily", "timezon": "UTC"}}, "/schedule/timezon", "timezone"),
         ({"schedule": {"cron": "@daily", "timezone": "Mars/Base"}}, "/schedule/timezone", "unknown time zone"),
         ({"timezone": "Europe/Pariss"}, "/timezone", "Europe/Paris"),
-        ({"timezone": "UTC", "schedule": {"cron": "@daily", "timezone": "UTC"}}, "/timezone", "is said twice"),
+        ({"timezone": "UTC", "schedule": {"cron": "@daily", "timezone": "UTC"}}, "/timezone", "give it once"),
         ({"start": "yesterday"}, "/start", "not a date and time"),
         ({"dst": "summer"}, "/dst", "robust, literal"),
         ({"exclude": ["soon"]}, "/exclude/0", ""),
         ({"schedule": {"every": "99ms"}}, "/schedule/every", "100ms"),
         ({"schedule": "@every 10ms"}, "/schedule", "100ms"),
         ({"schedule": "PT0.01S"}, "/schedule", "100ms"),
-        ({"schedule": {"every": "0s"}}, "/schedule/every", "more than zero"),
+        ({"schedule": {"every": "0s"}}, "/schedule/every", "above zero"),
         ({"schedule": {"every": "P1M"}}, "/schedule/every", "length varies"),
-        ({"schedule": {"at": "every day"}}, "/schedule/at", "no date and time"),
+        ({"schedule": {"at": "every day"}}, "/schedule/at", "not a date and time"),
         ({"schedule": None, "schedule_type": "RECURRING"}, "/schedule_type", "cron_expression"),
         ({"schedule": None, "schedule_type": "ONE_TIME"}, "/schedule_type", "execute_at"),
         (
             {"schedule": None, "schedule_type": "RECURRING", "execute_at": "2027-01-01T00:00:00Z"},
             "/schedule_type",
-            "again and again",
+            "no recurring schedule",
         ),
-        ({"schedule": None, "schedule_type": "ONE_TIME", "cron_expression": "@daily"}, "/cron_expression", "says once"),
-        ({"schedule": "@every 5m", "schedule_type": "ONE_TIME"}, "/schedule", "says once"),
-        ({"schedule_type": "IMMEDIATE"}, "/schedule_type", "leave out"),
+        (
+            {"schedule": None, "schedule_type": "ONE_TIME", "cron_expression": "@daily"},
+            "/cron_expression",
+            "give the time in execute_at",
+        ),
+        ({"schedule": "@every 5m", "schedule_type": "ONE_TIME"}, "/schedule", "give the time in execute_at"),
+        ({"schedule_type": "IMMEDIATE"}, "/schedule_type", "leave one of them out"),
         ({"schedule_type": "SOMETIMES"}, "/schedule_type", "allowed"),
-        ({"cron_expression": "@daily"}, "/cron_expression", "says the same"),
-        ({"timeout": 30}, "/timeout", "has to be a duration"),
+        ({"cron_expression": "@daily"}, "/cron_expression", "duplicates"),
+        ({"timeout": 30}, "/timeout", "must be a duration"),
         ({"timeout": "30"}, "/timeout", "unit"),
-        ({"timeout": "5m", "task_timeout": "5m"}, "/timeout", "says the same"),
+        ({"timeout": "5m", "task_timeout": "5m"}, "/timeout", "duplicates"),
         ({"priority": 11}, "/priority", "allowed 1 to 10"),
-        ({"priority": True}, "/priority", "whole number"),
+        ({"priority": True}, "/priority", "must be an integer"),
         ({"enabled": "yes"}, "/enabled", "true or false"),
         ({"overlap": "sometimes"}, "/overlap", "skip, allow, queue, replace"),
-        ({"overlap": "skip", "concurrency": "allow"}, "/concurrency", "says the same"),
+        ({"overlap": "skip", "concurrency": "allow"}, "/concurrency", "duplicates"),
         ({"concurrency": {"key": "{{ secret.x }}"}}, "/concurrency/key", "a key may use"),
         ({"concurrency": {"key": "{{ payload"}}, "/concurrency/key", "without"),
         ({"concurrency": 3}, "/concurrency", "an object"),
         ({"retry": {"multiplier": 0.5}}, "/retry/multiplier", "allowed 1 to 1000"),
-        ({"max_retries": 1, "retry": {"max_attempts": 2}}, "/retry/max_attempts", "says the same"),
+        ({"max_retries": 1, "retry": {"max_attempts": 2}}, "/retry/max_attempts", "duplicates"),
         ({"recovery": {"strategy": "never"}}, "/recovery/strategy", "allowed"),
         ({"update": 4}, "/update", "an object"),
         ({"webhook": {}}, "/webhook/url", "is missing"),
         ({"http": {"url": "x", "urll": "y"}}, "/http/urll", "no option"),
         ({"http": "https://x"}, "/http", "an object"),
-        ({"grpc": {}, "command": None}, "/grpc", "nothing here can run"),
-        ({"tasks": []}, "/tasks", "say what the job does"),
-        ({"tasks": [{"name": "a"}]}, "/tasks/0", "says nothing to do"),
-        ({"tasks": [{"name": "a", "http": {"url": "x"}, "wait": {}}]}, "/tasks/0", "does one thing"),
+        ({"grpc": {}, "command": None}, "/grpc", "unsupported target"),
+        ({"tasks": []}, "/tasks", "give a list of tasks"),
+        ({"tasks": [{"name": "a"}]}, "/tasks/0", "has no target"),
+        ({"tasks": [{"name": "a", "http": {"url": "x"}, "wait": {}}]}, "/tasks/0", "one target"),
         ({"tasks": [{"name": "a", "http": {}}]}, "/tasks/0/http/url", "is missing"),
-        ({"tasks": [{"command": {}}, {"name": "b", "command": {}}]}, "/tasks/0/name", "is missing"),
-        ({"tasks": [{"name": "a", "command": {}, "overlap": "skip"}]}, "/tasks/0/overlap", "no known field"),
-        ({"tasks": [{"name": "a", "command": {}, "needs": ["b"]}]}, "/tasks/0/needs/0", "does not have"),
+        ({"tasks": [{"command": {}}, {"name": "b", "command": {}}]}, "/tasks/0/name", "is required"),
+        ({"tasks": [{"name": "a", "command": {}, "overlap": "skip"}]}, "/tasks/0/overlap", "unknown field"),
+        ({"tasks": [{"name": "a", "command": {}, "needs": ["b"]}]}, "/tasks/0/needs/0", "has no task of this name"),
         ({"tasks": [{"name": "a", "command": {}, "needs": ["a"]}]}, "/tasks", "circle"),
-        ({"tasks": [{"name": "a", "command": {}}] * 2}, "/tasks/1/name", "same name"),
+        ({"tasks": [{"name": "a", "command": {}}] * 2}, "/tasks/1/name", "its own name"),
         ({"tasks": ["x"]}, "/tasks/0", "an object"),
         ({"tasks": [{"name": "a", "command": {}}] * 1001}, "/tasks", "allowed 1000"),
         ({"mode": "parallel", "tasks": [{"name": "a", "command": {}, "needs": ["b"]}]}, "/mode", "graph"),
         ({"on_start": {}}, "/on_start", "one target"),
         ({"on_start": {"http": {}}}, "/on_start/http/url", "is missing"),
-        ({"after": [{"on": "success"}]}, "/after/0/job", "is missing"),
+        ({"after": [{"on": "success"}]}, "/after/0/job", "is required"),
         ({"after": ["job"]}, "/after", "itself"),
         ({"after": ["a", "a"]}, "/after", "twice"),
         ({"tags": {str(n): "" for n in range(65)}}, "/tags", "allowed 64"),
-        ({"tags": {"a/b": 7}}, "/tags/a~1b", "has to be text"),
-        ({"tags": ["a", 1]}, "/tags/1", "has to be text"),
+        ({"tags": {"a/b": 7}}, "/tags/a~1b", "must be text"),
+        ({"tags": ["a", 1]}, "/tags/1", "must be text"),
         ({"tags": 65 * [1]}, "/tags", "allowed 64"),
         ({"payload": "x" * 262_145}, "/payload", "256 KiB"),
         ({"payload": {"a": [{"b": "\0"}]}}, "/payload/a/0/b", "NUL"),
         ({"payload": "\ud800"}, "/payload", "Unicode"),
         ({"payload": 1 << 63}, "/payload", "64 bits"),
         ({"payload": float("nan")}, "/payload", "JSON"),
-        ({"payload": {1: 2}}, "/payload", "no text"),
+        ({"payload": {1: 2}}, "/payload", "keys must be text"),
         ({"payload": b"x"}, "/payload", "JSON"),
         ({"description": "x" * 10_241}, "/description", "allowed 10240"),
-        ({"alerts": ["x"]}, "/alerts", "alerts do not exist yet"),
+        ({"alerts": ["x"]}, "/alerts", "alerts are not supported yet"),
         ({"alerts": [{"on": "failure", "slack": "#x"}]}, "/alerts", "leave the field out"),
-        ({"alerts": {}}, "/alerts", "alerts do not exist yet"),
+        ({"alerts": {}}, "/alerts", "alerts are not supported yet"),
         ({"tasks": [{"name": f"t{n}", "command": {"x": "y" * 200_000}} for n in range(6)]}, "", "allowed 1048576"),
     ],
 )
-def test_what_is_refused(fields: dict[str, Any], pointer: str, says: str) -> None:
+def test_invalid_jobs_are_rejected(fields: dict[str, Any], pointer: str, says: str) -> None:
     found = problems(**fields)
     assert pointer in found, found
     assert says in found[pointer]
 
 
-def test_every_problem_is_told_at_once() -> None:
+def test_all_problems_are_reported_at_once() -> None:
     found = problems(name="a b", schedule="0 25 * * *", retry={"max_attempt": 3}, timeout=30, colour="red")
     assert set(found) == {"/name", "/schedule", "/retry/max_attempt", "/timeout", "/colour"}
 
 
-def test_the_message_lists_them_and_survives_a_process_boundary() -> None:
+def test_the_message_lists_all_problems_and_can_be_pickled() -> None:
     error = InvalidJob([Problem("/a", "is wrong"), Problem("/b", "too")], name="job")
-    assert str(error) == 'the job "job" cannot be saved, 2 things are wrong with it:\n  /a: is wrong\n  /b: too'
+    assert str(error) == 'invalid job "job", 2 problems:\n  /a: is wrong\n  /b: too'
     copy = pickle.loads(pickle.dumps(error))
     assert (copy.problems, copy.name) == (error.problems, "job")
 
 
 @pytest.mark.parametrize("data", [None, 7, "job", [], [[]]])
-def test_what_is_no_object_is_no_job(data: Any) -> None:
+def test_a_job_must_be_an_object(data: Any) -> None:
     with pytest.raises(InvalidJob):
         read_job(data, checks=CHECKS)
 
 
-def test_what_is_nested_without_end_is_refused() -> None:
+def test_endlessly_nested_values_are_rejected() -> None:
     deep: Any = None
     for _ in range(2_000):
         deep = [deep]

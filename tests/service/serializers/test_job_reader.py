@@ -1,4 +1,4 @@
-"""What the reader keeps of earlier jobs changes nothing about how a job is read."""
+"""The cache of the job reader does not change how a job is read."""
 
 import json
 from datetime import UTC, datetime
@@ -50,7 +50,7 @@ USUAL = st.fixed_dictionaries(
 
 
 def read(reader: JobReader | None, data: Any) -> tuple[Draft, Any] | list[tuple[str, str]]:
-    """What becomes of it: the draft and its schedule, or all that is wrong."""
+    """Return the draft and its schedule, or the problems."""
     try:
         draft = read_job(data, checks=CHECKS, namespace="own") if reader is None else reader.read(data, namespace="own")
     except InvalidJob as error:
@@ -60,13 +60,13 @@ def read(reader: JobReader | None, data: Any) -> tuple[Draft, Any] | list[tuple[
 
 @settings(max_examples=400)
 @given(st.lists(USUAL | st.dictionaries(st.sampled_from(FIELDS), VALUES, max_size=5), min_size=1, max_size=4))
-def test_what_is_kept_changes_nothing(jobs: list[dict[str, Any]]) -> None:
+def test_the_cache_does_not_change_results(jobs: list[dict[str, Any]]) -> None:
     reader = JobReader(CHECKS)
-    for data in [*jobs, *jobs]:  # what was kept of the first ones must not matter either
+    for data in [*jobs, *jobs]:  # the cache of the first ones must not matter either
         assert read(reader, data) == read(None, data)
 
 
-def test_what_usual_jobs_share_is_read_once() -> None:
+def test_shared_parts_of_usual_jobs_are_read_once() -> None:
     reader = JobReader(CHECKS)
     one = shape("one", timezone="Europe/Paris", tags={"team": "a"}, description="x", overlap="queue", timeout="5s")
     expected = [read_job(one, checks=CHECKS), read_job({**one, "name": "two"}, checks=CHECKS)]
@@ -77,7 +77,7 @@ def test_what_usual_jobs_share_is_read_once() -> None:
     assert found[0].schedule is found[1].schedule
 
 
-def test_jobs_that_differ_in_their_names_share_all_else() -> None:
+def test_jobs_that_differ_only_in_name_share_their_parts() -> None:
     reader = JobReader(CHECKS)
     one, two = (reader.read(shape(name, tags={"team": "a"}), namespace=space) for name, space in ("ab", "cd"))
     assert one.spec is two.spec
@@ -85,7 +85,7 @@ def test_jobs_that_differ_in_their_names_share_all_else() -> None:
     assert reader.read(shape("a", namespace="own"), namespace="b").namespace == "own"
 
 
-def test_what_a_runner_refuses_is_refused_each_time() -> None:
+def test_rejected_jobs_are_not_cached() -> None:
     asked: list[Any] = []
 
     def check(options: Any) -> None:
@@ -99,7 +99,7 @@ def test_what_a_runner_refuses_is_refused_each_time() -> None:
     assert asked
 
 
-def test_what_is_too_long_to_be_meant_is_not_kept() -> None:
+def test_large_jobs_are_not_cached() -> None:
     reader = JobReader(CHECKS)
     kept = read_duration_us.cache_info().currsize
     for field, value in (("timezone", "x" * 10_000), ("timeout", "0" * 10_000 + "s"), ("timeout", "1s" * 5_000)):
@@ -108,7 +108,7 @@ def test_what_is_too_long_to_be_meant_is_not_kept() -> None:
     assert read_duration_us.cache_info().currsize == kept
 
 
-def test_what_is_not_json_is_never_taken_for_what_is() -> None:
+def test_values_that_are_not_json_do_not_hit_the_cache() -> None:
     reader = JobReader(CHECKS)
     at = datetime(2027, 1, 1, tzinfo=UTC)
     reader.read(shape("one", description=at.isoformat().replace("+00:00", "Z")))
@@ -116,7 +116,7 @@ def test_what_is_not_json_is_never_taken_for_what_is() -> None:
         reader.read(shape("two", description=at))
 
 
-def test_what_depends_on_the_name_is_read_for_each() -> None:
+def test_name_dependent_schedules_are_not_shared() -> None:
     reader = JobReader(CHECKS)
     one, two = (reader.read(shape(name, schedule="H H * * *")) for name in ("one", "two"))
     assert one.schedule != two.schedule

@@ -1,4 +1,4 @@
-"""What is answered about a job can be sent back, and says the same."""
+"""A returned job can be sent back and means the same."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -55,8 +55,8 @@ JSON = st.recursive(
 )
 
 
-def said(value: Any) -> Any:
-    """A level that sets nothing is not there."""
+def drop_empty(value: Any) -> Any:
+    """Return the settings without objects that set nothing."""
     return None if isinstance(value, Definition) and value == type(value)() else value
 
 
@@ -68,7 +68,7 @@ RETRY = st.builds(
     max_us=maybe(DURATIONS),
     jitter=maybe(st.floats(0, 1)),
     retry_on=maybe(st.lists(texts(), max_size=3).map(tuple)),
-).map(said)
+).map(drop_empty)
 OVERRIDES = st.builds(
     Settings,
     on_failure=maybe(st.sampled_from(OnFailure)),
@@ -92,16 +92,16 @@ SETTINGS = st.builds(
             max_count=maybe(WHOLE),
             max_age_us=maybe(DURATIONS),
             after_us=maybe(st.integers(0, 10**15)),
-        ).map(said)
+        ).map(drop_empty)
     ),
     priority=maybe(st.integers(1, 10)),
     update=maybe(
         st.builds(
             Update, policy=maybe(st.sampled_from(UpdatePolicy)), count=maybe(WHOLE), duration_us=maybe(DURATIONS)
-        ).map(said)
+        ).map(drop_empty)
     ),
-    concurrency=maybe(st.builds(Concurrency, limit=maybe(st.integers(0, 100)), key=maybe(NAMES)).map(said)),
-    retention=maybe(st.builds(Retention, max_count=maybe(WHOLE), max_age_us=maybe(DURATIONS)).map(said)),
+    concurrency=maybe(st.builds(Concurrency, limit=maybe(st.integers(0, 100)), key=maybe(NAMES)).map(drop_empty)),
+    retention=maybe(st.builds(Retention, max_count=maybe(WHOLE), max_age_us=maybe(DURATIONS)).map(drop_empty)),
     queue=maybe(NAMES),
     queue_max=maybe(WHOLE),
     placement=maybe(
@@ -109,7 +109,7 @@ SETTINGS = st.builds(
             Placement,
             labels=maybe(st.dictionaries(texts().filter(bool), texts(), max_size=2)),
             fallback_us=maybe(DURATIONS),
-        ).map(said)
+        ).map(drop_empty)
     ),
 )
 INSTANTS = st.integers(to_us(datetime(2020, 1, 1, tzinfo=UTC)), to_us(datetime(2040, 1, 1, tzinfo=UTC)))
@@ -169,16 +169,16 @@ def stored(spec: JobSpec, state: JobState = JobState.ACTIVE) -> Job:
 
 @settings(max_examples=50)
 @given(SPECS, st.sampled_from(JobState))
-def test_what_is_answered_says_the_same_when_it_is_sent_back(spec: JobSpec, state: JobState) -> None:
+def test_a_returned_job_means_the_same_when_sent_back(spec: JobSpec, state: JobState) -> None:
     spec = replace(spec, after=tuple(one for one in spec.after if one.job != "a-job"))
     draft = read_job(write_job(stored(spec, state)), checks=CHECKS)
     assert draft.spec == spec
     assert (draft.namespace, draft.name) == ("default", "a-job")
     assert (draft.state is JobState.DISABLED) == (state is JobState.DISABLED)
-    assert draft.immediate == (state is JobState.DONE and runs_once(spec))  # which a job that exists does not heed
+    assert draft.immediate == (state is JobState.DONE and runs_once(spec))  # which has no effect on an existing job
 
 
-def test_an_answer_adds_what_the_server_knows() -> None:
+def test_a_response_adds_the_servers_fields() -> None:
     answer = write_job(stored(JobSpec(schedule=ScheduleSpec(text="@daily"), tasks=(MAIN,))), last_execution={"id": "x"})
     assert answer == {
         "id": id_text(job_id("default", "a-job", 1)),

@@ -1,4 +1,4 @@
-"""Retention, looked at from inside: what is left in the tables, what it costs, and what happens beside it."""
+"""Retention: the rows that are left, its cost, and trimming during other commands."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -38,7 +38,7 @@ def in_a_file(path: Path, what: Callable[[StoreFixture], Awaitable[Any]]) -> Any
 
 
 async def live(w: StoreFixture) -> None:
-    """Jobs that are changed, run under keys, fail, are deleted, are done; then years in which nobody cares for them."""
+    """Create jobs that change, run under keys, fail, are deleted and are done; then let years pass."""
     for n in range(3):
         for note in ("first", "second"):
             saved = await w.save(f"gone-{n}", overlap=Overlap.ALLOW, keyed=True, description=note, tags={"a": note})
@@ -57,7 +57,7 @@ async def live(w: StoreFixture) -> None:
 
 def test_a_store_does_not_grow_with_its_age_on_sqlite(tmp_path: Path) -> None:
     in_a_file(tmp_path / "a.db", live)
-    assert in_a_file(tmp_path / "a.db", lambda w: w.store.verify()) == []  # what it keeps in mind is no obstacle
+    assert in_a_file(tmp_path / "a.db", lambda w: w.store.verify()) == []  # its cached state does not matter
     connection = apsw.Connection(str(tmp_path / "a.db"))
     left = {t: connection.execute(f"select count(*) from {t}").fetchall()[0][0] for t in (*OF_JOBS, *OF_RUNS)}
     connection.close()
@@ -97,7 +97,7 @@ def test_a_trim_with_nothing_to_do_takes_a_few_statements(tmp_path: Path) -> Non
 
 
 def test_a_page_of_the_sweep_costs_the_same_in_any_store(tmp_path: Path) -> None:
-    """A hundred jobs, each of which has something to lose: as many statements as one, and no more work than theirs."""
+    """A hundred jobs with expired rows take as many statements as one."""
 
     async def check(w: StoreFixture) -> None:
         store = w.store
@@ -136,7 +136,7 @@ def test_unused_keys_do_not_split_batches(postgres_url: str) -> None:
 
 
 def test_trimming_keys_while_nodes_use_them_is_safe(postgres_url: str) -> None:
-    """Concurrency keys are forgotten by two nodes just as somebody comes to use them."""
+    """Two nodes delete unused concurrency keys while another node starts to use them."""
 
     async def work(w: StoreFixture, job: bytes, done: asyncio.Event) -> None:
         for n in range(20):

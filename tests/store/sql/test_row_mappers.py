@@ -1,4 +1,4 @@
-"""Rows that this release cannot read, on every engine: they are told apart, and all others are as they were."""
+"""Rows that this release cannot read, on every engine: they are reported, and do not affect others."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -20,17 +20,17 @@ from chronos.testing.conformance import StoreFixture
 from tests.support.databases import on_server
 
 SPECS = ['{"schedule": 5}', "no JSON", "", '{"settings": {"overlap": "some day"}}', "[" * 5_000]
-#: Runs a case on a store that is there already: what it holds, and a way to change that by hand.
+#: Runs a case on an open store, with a function that changes rows directly.
 InStore = Callable[[Callable[[StoreFixture, Callable[[str], Awaitable[Any]]], Awaitable[None]]], None]
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def in_store(request: pytest.FixtureRequest, tmp_path: Path) -> InStore:
-    """On each engine."""
+    """Run a case on each engine."""
     url = request.getfixturevalue("prepared_url") if request.param == "postgres" else ""
 
     def run(case: Callable[[StoreFixture, Callable[[str], Awaitable[Any]]], Awaitable[None]]) -> None:
-        async def whole() -> None:
+        async def open_and_run() -> None:
             store: Store
             if not url:
                 store = file = SqliteStore(tmp_path / "chronos.db")
@@ -49,7 +49,7 @@ def in_store(request: pytest.FixtureRequest, tmp_path: Path) -> InStore:
             finally:
                 await store.close()
 
-        asyncio.run(whole())
+        asyncio.run(open_and_run())
 
     return run
 

@@ -1,4 +1,4 @@
-"""Statements of a user's own that run with a settlement: their tables, their mistakes, and what stays untouched."""
+"""Users' statements that run with a settlement: their tables, their errors, and what they cannot touch."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -29,7 +29,7 @@ def settle(w: StoreFixture, run: Admitted, *statements: Statement) -> SettleWith
 
 
 async def promises(w: StoreFixture, look: Look, *bad: Statement) -> None:
-    """What must hold on any engine that has a table ``orders``."""
+    """Check an engine that has a table ``orders``."""
     await w.save("job")
     await w.save("neighbour")
     run, neighbour = await w.admit_one("job"), await w.admit_one("neighbour")

@@ -1,4 +1,4 @@
-"""Who a client is and what it may do: permissions, passwords, tokens, lock-out, denials.
+"""Authentication and permissions: roles, passwords, API tokens, lockout and the record of denials.
 
-Limits that hold for every client alike belong in ``api.rate_limits``.
+Limits that apply to every client alike belong in ``api.rate_limits``.
 """

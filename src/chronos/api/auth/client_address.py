@@ -1,13 +1,13 @@
-"""The address of a client, also behind proxies, and what counts as one address.
+"""The address of a client behind trusted proxies, and the group that an address is counted in.
 
 ::
 
     client ──► proxy B ──► proxy A ──► this server
                X-Forwarded-For: client, B          the peer is A
 
-The peer's address is certain. Where the peer is a trusted proxy, the last forwarded address is what that proxy saw, and
-so on from right to left: the first address that is not a trusted proxy's is the client's. What stands further left was
-sent by the client itself, and proves nothing.
+The peer's address is certain. If the peer is a trusted proxy, the last forwarded address is what that proxy saw, and so
+on from right to left. The first address that is not a trusted proxy is the client. Addresses further left were sent by
+the client itself and prove nothing.
 """
 
 import ipaddress
@@ -20,44 +20,44 @@ from multidict import CIMultiDictProxy, istr
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 _X_FORWARDED_FOR, _FORWARDED = istr("X-Forwarded-For"), istr("Forwarded")
-_PREFIX = 64  # bits of an IPv6 address that one customer gets
+_PREFIX = 64  # bits of an IPv6 address that identify one customer
 _BRACKETED = re.compile(r"\[([^\]]+)\](?::\d{1,5})?", re.ASCII)
 _WITH_PORT = re.compile(r"([0-9.]+):\d{1,5}", re.ASCII)
-_HOP = re.compile(r'(?:[^,"]|"(?:[^"\\]|\\.)*")+')  # a comma within quotes separates nothing
+_HOP = re.compile(r'(?:[^,"]|"(?:[^"\\]|\\.)*")+')  # a comma within quotes is not a separator
 _PAIR = re.compile(r'(?:[^;"]|"(?:[^"\\]|\\.)*")+')
 
 
 class Proxies:
-    """The proxies whose forwarded addresses are believed: addresses, and networks such as ``10.0.0.0/8``."""
+    """The trusted proxies: addresses, and networks such as ``10.0.0.0/8``."""
 
     def __init__(self, trusted: Iterable[str] = ()) -> None:
         self._trusted = tuple(ipaddress.ip_network(text) for text in trusted)
 
     def client(self, peer: str, headers: CIMultiDictProxy[str]) -> str:
-        """The address of the client whose request ``peer`` has sent.
+        """Return the address of the client whose request ``peer`` sent.
 
-        Where ``X-Forwarded-For`` and ``Forwarded`` name different clients, one of them was made up by the client: then
-        the proxy itself is the answer.
+        If ``X-Forwarded-For`` and ``Forwarded`` name different clients, the client forged one of them; the peer is
+        returned.
         """
-        if not self._trusted or not self._is_trusted(_read(peer)):
+        if not self._trusted or not self._is_trusted(_parse(peer)):
             return peer
         if _X_FORWARDED_FOR not in headers and _FORWARDED not in headers:
             return peer
         named = {
             self._first_untrusted(peer, hops)
             for hops in (
-                _x_forwarded_for(headers.getall(_X_FORWARDED_FOR, [])),
-                _forwarded(headers.getall(_FORWARDED, [])),
+                _read_x_forwarded_for(headers.getall(_X_FORWARDED_FOR, [])),
+                _read_forwarded(headers.getall(_FORWARDED, [])),
             )
             if hops
         }
         return named.pop() if len(named) == 1 else peer
 
     def _first_untrusted(self, peer: str, hops: Sequence[str]) -> str:
-        """The client, from the hops as they were told; what cannot be read ends the way at the proxy that told it."""
+        """Return the client from the forwarded hops. An unreadable hop ends the search at the proxy that sent it."""
         client = peer
         for hop in reversed(hops):
-            address = _read(hop)
+            address = _parse(hop)
             if address is None:
                 return client
             client = str(address)
@@ -71,15 +71,15 @@ class Proxies:
 
 @lru_cache(maxsize=4_096)
 def to_address_group(address: str) -> str:
-    """What an address counts as where addresses are counted: itself, or of IPv6 its /64."""
-    parsed = _read(address)
+    """Return the unit that limits count: the IPv4 address, or the /64 network of an IPv6 address."""
+    parsed = _parse(address)
     if parsed is None or isinstance(parsed, ipaddress.IPv4Address):
         return address if parsed is None else str(parsed)
     return str(ipaddress.ip_network((parsed, _PREFIX), strict=False))
 
 
-def _read(text: str) -> Address | None:
-    """An address with or without brackets, port and zone; IPv4 within IPv6 is IPv4."""
+def _parse(text: str) -> Address | None:
+    """Parse an address with or without brackets, port and zone. IPv4 within IPv6 becomes IPv4."""
     text = text.strip()
     if match := _BRACKETED.fullmatch(text) or _WITH_PORT.fullmatch(text):
         text = match[1]
@@ -92,12 +92,12 @@ def _read(text: str) -> Address | None:
     return parsed
 
 
-def _x_forwarded_for(values: Sequence[str]) -> list[str]:
+def _read_x_forwarded_for(values: Sequence[str]) -> list[str]:
     return [hop for value in values for hop in value.split(",")]
 
 
-def _forwarded(values: Sequence[str]) -> list[str]:
-    """The ``for`` of each hop of RFC 7239; empty, and so unreadable, where a hop names none."""
+def _read_forwarded(values: Sequence[str]) -> list[str]:
+    """Return the ``for`` of each hop (RFC 7239); empty, and so unreadable, if a hop has none."""
     return [_read_for(hop) for value in values for hop in _HOP.findall(value)]
 
 

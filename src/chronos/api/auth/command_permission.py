@@ -1,7 +1,7 @@
-"""Who may save jobs that run commands: a permission beside the roles.
+"""The permission to save jobs that run commands, which is separate from the roles.
 
-A command can do on the machine what the server's user can, so it reaches beyond the namespace of its job. That is why
-the admin of a namespace does not have this permission unless the configuration says so.
+A command can do everything that the server's user can do on the machine, beyond the namespace of its job. Therefore the
+admin of a namespace does not have this permission by default.
 """
 
 from collections.abc import Iterator
@@ -17,27 +17,30 @@ COMMAND = "command"
 
 
 def require_save(context: RequestContext, draft: Draft) -> None:
-    """Raise unless the caller may save this job: the route's permission in its namespace, and that to run commands."""
+    """Raise unless the principal may save this job: the route's permission in its namespace, and commands if it has
+    any.
+    """
     context.require(draft.namespace)
     require_targets(context, draft.namespace, draft.spec)
 
 
 def require_targets(context: RequestContext, namespace: str, spec: JobSpec) -> None:
-    """Raise ``Forbidden`` where a job runs commands and the caller may not save such a job."""
+    """Raise ``Forbidden`` if a job runs commands and the principal may not save such jobs."""
     if context.api.access.open or not any(target.kind == COMMAND for target in _targets(spec)):
         return
     authors = context.api.options.command_authors
     if not _is_author(context.principal, namespace, authors):
-        allowed = " and ".join(_AUTHORS[author] for author in CommandAuthor if author in authors) or "no one"
+        needed = " or ".join(f"the {_AUTHORS[author]}" for author in CommandAuthor if author in authors)
+        held = context.principal.describe_roles()
         raise Forbidden(
-            f'{context.principal.name} may not save jobs that run commands in the namespace "{namespace}": '
-            f"dispatcher.command.roles allows {allowed}; use another target, or ask for it"
+            f"saving a job that runs commands in {namespace} needs {needed or 'a role, but no role is allowed to'} "
+            f"(dispatcher.command.roles); {context.principal.name} has {held}; use another target, or ask an admin"
         )
 
 
 _AUTHORS = {
-    CommandAuthor.ADMIN: "admins of all namespaces",
-    CommandAuthor.NAMESPACE_ADMIN: "admins of the namespace",
+    CommandAuthor.ADMIN: "admin role in all namespaces",
+    CommandAuthor.NAMESPACE_ADMIN: "admin role in the namespace",
 }
 
 
@@ -48,6 +51,6 @@ def _is_author(principal: Principal, namespace: str, authors: frozenset[CommandA
 
 
 def _targets(spec: JobSpec) -> Iterator[Target]:
-    """All that a job runs, hooks included."""
+    """Yield all targets of a job, including its hooks."""
     yield from (task.target for task in spec.tasks)
     yield from (hook for hook in (spec.on_start, spec.on_complete) if hook is not None)

@@ -1,8 +1,8 @@
-"""The trace of refusals: failed logins and denied requests as a metric, a log line and an entry of the audit log.
+"""Records failed logins and denied requests: as a metric, a log line and an audit entry.
 
-Guessing must not fill the log or the store, so refusals are gathered: what one name did from one address is told a
-second after it began, and then at most once a minute, with a count. There is a budget for these entries; beyond it all
-names share one entry a minute.
+Password guessing must not fill the log or the store, so denials are aggregated. Those of one name and address are
+written one second after the first, then at most once per minute, with a count. The number of entries is limited; beyond
+the limit all names share one entry per minute.
 """
 
 import asyncio
@@ -20,23 +20,23 @@ from chronos.store.commands import AuditLine, WriteAudit
 from chronos.store.contract import Store
 
 FAILED_LOGIN, DENIED = "failed login", "denied"
-#: What the metric tells apart, and what a person is told.
+#: The reason label of the metric, and the text for people.
 REASONS = {
-    "password": "wrong name or password",
+    "password": "wrong username or password",
     "token": "unknown or expired token",
     "malformed": "unreadable credentials",
-    "locked_out": "refused by the lock-out",
+    "locked_out": "locked out",
     "busy": "too many logins at once",
-    "forbidden": "not allowed",
+    "forbidden": "permission denied",
 }
-_FIRST_FLUSH_S = 1.0  # how long refusals are gathered before they are told
-_FLUSH_INTERVAL_US = 60 * SECOND_US  # how often those of one name and address are told
-_MAX_BURST = 60  # entries that can be told at once
-_REFILL_INTERVAL_US = 60 * SECOND_US  # for one entry more
+_FIRST_FLUSH_S = 1.0  # from the first denial to its entry
+_FLUSH_INTERVAL_US = 60 * SECOND_US  # between two entries of one name and address
+_MAX_BURST = 60  # entries that can be written at once
+_REFILL_INTERVAL_US = 60 * SECOND_US  # per additional entry
 _MAX_COUNTS = 1_000
-_MAX_UNWRITTEN = 100  # lines that are kept while the store cannot be reached
-_CLOSE_TIMEOUT_S = 2.0  # how long the last lines may take to be written
-_MAX_TEXT = 200  # characters of what a client has sent
+_MAX_UNWRITTEN = 100  # lines kept while the store is unavailable
+_CLOSE_TIMEOUT_S = 2.0  # for writing the last lines
+_MAX_TEXT = 200  # characters of text from a client
 _OTHERS = "(others)"
 
 log = line_logger("chronos.api")
@@ -44,16 +44,16 @@ log = line_logger("chronos.api")
 
 @dataclass(slots=True)
 class _DenialCount:
-    """What one name did from one address since it was last told."""
+    """The denials of one name and address since its last entry."""
 
     reasons: Counter[str] = field(default_factory=Counter)
     address: str = ""
-    what: str = ""  # the last request that was denied, and why
+    what: str = ""  # the last denied request and the reason
     reported_us: int | None = None
 
 
 class Denials:
-    """Gathers refusals and tells of them. ``count`` hears the reason of each."""
+    """Aggregates denials and records them. ``on_refusal`` is called with the reason of each."""
 
     def __init__(self, store: Store, clock: Clock, on_refusal: Callable[[str], None]) -> None:
         self._store, self._clock, self._on_refusal = store, clock, on_refusal
@@ -66,7 +66,7 @@ class Denials:
         self._closed = False
 
     def failed_login(self, name: str, scheme: str, error: ChronosError, *, address: str, counts_as: str) -> None:
-        """Credentials were refused; ``scheme`` is the first word of the header."""
+        """Record refused credentials. ``scheme`` is the first word of the Authorization header."""
         match error:
             case LockedOut():
                 reason = "locked_out"
@@ -77,11 +77,11 @@ class Denials:
         self._record(FAILED_LOGIN, reason, name, address, counts_as)
 
     def denied(self, name: str, what: str, *, address: str, counts_as: str) -> None:
-        """A known client asked for something that it may not do."""
+        """Record a request that a known principal may not make."""
         self._record(DENIED, "forbidden", name, address, counts_as, what)
 
     async def close(self) -> None:
-        """Tell what is still untold."""
+        """Record the denials that are not written yet."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -91,7 +91,7 @@ class Denials:
             async with asyncio.timeout(_CLOSE_TIMEOUT_S):
                 await self._flush(flush_all=True)
         except TimeoutError:
-            log.warning("refusals are missing from the audit log", count=len(self._unwritten))
+            log.warning("denials are missing from the audit log", count=len(self._unwritten))
 
     def _record(self, action: str, reason: str, name: str, address: str, counts_as: str, what: str = "") -> None:
         self._on_refusal(reason)
@@ -109,7 +109,7 @@ class Denials:
         self._flushing = asyncio.create_task(self._flush())
 
     async def _flush(self, *, flush_all: bool = False) -> None:
-        """Tell what is due, and look again while something is not."""
+        """Write the due denials, and schedule the next flush if some are left."""
         now_us = self._clock.now_us()
         lines = self._take_due_lines(now_us, flush_all=flush_all)
         for line in lines:
@@ -127,7 +127,7 @@ class Denials:
             self._timer = asyncio.get_running_loop().call_later(_FIRST_FLUSH_S, self._start_flush)
 
     def _take_due_lines(self, now_us: int, *, flush_all: bool) -> list[AuditLine]:
-        """The lines that may be written now; what they told is no longer gathered."""
+        """Return the lines that may be written now, and reset their counts."""
         self._budget = min(_MAX_BURST, self._budget + max(0, now_us - self._filled_us) / _REFILL_INTERVAL_US)
         self._filled_us = now_us
         due = [key for key, record in self._counts.items() if flush_all or _is_due(record, now_us)]
@@ -176,5 +176,5 @@ def _to_audit_line(key: tuple[str, str, str], record: _DenialCount) -> AuditLine
 
 
 def _to_printable(text: str) -> str:
-    """Text that a client has sent, fit for a line."""
+    """Return text from a client without unprintable characters."""
     return "".join(one if one.isprintable() else "?" for one in text[:_MAX_TEXT])

@@ -1,12 +1,12 @@
-"""A bounded, fair queue for password hashes, each of which takes a core and 64 MiB for a while.
+"""HashQueue: a bounded, fair queue for password hashes, each of which takes a core and 64 MiB for a while.
 
 ::
 
-    known (name right from there lately) ──► first   ┐
-    others, by address: one of each in turn ──► then ┴──► at most ``at_once`` threads
+    known (the name was verified from there recently) ──► first    ┐
+    others, one per address in turn                   ──► second  ┴──► at most ``threads`` threads
 
-One address with many tries waits for itself, not in front of others. When too many wait, the address with the most
-gives up its last place to an address that has none; without such an address the new one is refused at once.
+An address with many guesses delays itself, not others. When the queue is full, the address with the most waiting logins
+loses its last one to an address that has none; otherwise the new login is refused immediately.
 """
 
 import asyncio
@@ -18,13 +18,13 @@ from chronos.api.errors import TooManyRequests
 
 T = TypeVar("T")
 HASH_THREADS = 2
-MAX_WAITING_HASHES = 50  # that wait in one lane
+MAX_WAITING_HASHES = 50  # per lane
 MAX_WAITING_PER_ADDRESS = 20
 _RETRY_AFTER_S = 2.0
 
 
 class _HashLane:
-    """Logins that wait for their password to be checked, one of each address in turn."""
+    """Logins that wait for their password check, one per address in turn."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -32,7 +32,7 @@ class _HashLane:
         self.length = 0
 
     def join(self, address: str) -> asyncio.Future[None]:
-        """A place. Raises ``TooManyRequests``."""
+        """Add a login of an address; the future is done when its turn comes. Raises ``TooManyRequests``."""
         own_slots = self._waiting.get(address)
         if own_slots is not None and len(own_slots) >= MAX_WAITING_PER_ADDRESS:
             raise _busy()
@@ -49,7 +49,7 @@ class _HashLane:
         return slot
 
     def wake_next(self) -> bool:
-        """Tell the next one that it is its turn; False: no one waits."""
+        """Wake the next login. Returns False if none waits."""
         while self._waiting:
             address, own_slots = next(iter(self._waiting.items()))
             slot = own_slots.popleft()
@@ -65,7 +65,7 @@ class _HashLane:
 
 
 class HashQueue:
-    """Runs functions that take their time in threads, ``at_once`` of them."""
+    """Runs slow functions in at most ``threads`` threads."""
 
     def __init__(self, threads: int = HASH_THREADS, limit: int = MAX_WAITING_HASHES) -> None:
         self._free = threads
@@ -73,11 +73,11 @@ class HashQueue:
 
     @property
     def waiting(self) -> int:
-        """How many wait."""
+        """The number of waiting logins."""
         return self._known.length + self._others.length
 
     async def run(self, work: Callable[[], T], *, address: str, known: bool = False) -> T:
-        """What ``work`` returns. Raises ``TooManyRequests`` at once when too many wait."""
+        """Run ``work`` in a thread and return its result. Raises ``TooManyRequests`` immediately if too many wait."""
         if self._free:
             self._free -= 1
         else:
@@ -93,7 +93,7 @@ class HashQueue:
             await slot
         except asyncio.CancelledError:
             if slot.done() and not slot.cancelled() and slot.exception() is None:
-                self._release()  # it was its turn already
+                self._release()  # its turn had already come
             raise
 
     def _release(self) -> None:
@@ -102,4 +102,4 @@ class HashQueue:
 
 
 def _busy() -> TooManyRequests:
-    return TooManyRequests("too many logins wait to be checked; wait, then try again", _RETRY_AFTER_S)
+    return TooManyRequests("too many logins are waiting; try again in a few seconds", _RETRY_AFTER_S)

@@ -1,17 +1,18 @@
-"""Who guesses waits, longer each time: a name from an address, and, after more tries, the address as a whole.
+"""Lockout: delays password guessing, longer after each wrong guess, per name and address and per address.
 
 ::
 
-    reserve ──► the password is checked ──► succeeded | failed | given_up
+    reserve ──► the password is checked ──► succeeded | failed | cancel_reservation
 
-A try counts before it is made, so that tries at the same time cannot outrun the count; a right one is given back. Once
-the free tries are used up, the next is made when the one before has been checked and the wait is over.
+A guess counts before it is checked, so concurrent guesses cannot outrun the count; a right one is returned. When the
+free guesses are used up, the next guess is allowed after the previous check and the delay.
 
-A guesser must not lock out all who share its address: a name that was right from there lately, or that was unlocked,
-passes the lock of the address. Everything is counted on this node, and bounded; a client that is forgotten begins
-again, which costs a guesser more than it gains.
+An attacker must not lock out everyone behind the same address: a name that was verified from there recently, or that
+was unlocked, bypasses the lock of the address. Counts are kept per node, and bounded. A dropped client starts again,
+which costs an attacker more than it gains.
 """
 
+import math
 from dataclasses import dataclass
 
 from chronos.api.errors import LockedOut
@@ -20,12 +21,12 @@ from chronos.core.calendar import DAY_S, SECOND_US
 
 FREE_GUESSES = 5
 FREE_GUESSES_PER_ADDRESS = 4 * FREE_GUESSES
-UNLOCKED_US = 900 * SECOND_US  # how long a name that was unlocked passes the locks of addresses
+UNLOCKED_US = 900 * SECOND_US  # how long an unlocked name bypasses address locks
 _FIRST_LOCK_S = 1.0
 _MAX_LOCK_S = 300.0
 _FORGET_AFTER_US = 900 * SECOND_US
 _RECENT_US = 7 * DAY_S * SECOND_US
-_MAX_NAME = 200  # characters that are told apart
+_MAX_NAME = 200  # characters that are compared
 
 _Key = tuple[str, ...]
 
@@ -34,19 +35,19 @@ _Key = tuple[str, ...]
 class _FailedGuesses:
     count: int
     last_us: int
-    pending: int = 0  # of the count, those that are being checked
+    pending: int = 0  # of the count: being checked
 
 
 class Lockout:
-    """Counts tries at passwords and tokens by name and address."""
+    """Counts guesses of passwords and tokens by name and address."""
 
     def __init__(self) -> None:
         self._guesses: RecentClients[_FailedGuesses] = RecentClients()
-        self._verified_us: RecentClients[int] = RecentClients()  # when a name was last right from an address
+        self._verified_us: RecentClients[int] = RecentClients()  # when a name was last verified from an address
         self._unlocked_us: RecentClients[int] = RecentClients()
 
     def reserve(self, name: str, address: str, now_us: int) -> None:
-        """Count a try that is about to be made. Raises ``LockedOut`` while it may not be."""
+        """Count a guess before it is checked. Raises ``LockedOut`` while it is not allowed."""
         name = name[:_MAX_NAME]
         self._check((address, name), FREE_GUESSES, now_us)
         if not self._bypasses_address_lock(name, address, now_us):
@@ -57,14 +58,14 @@ class Lockout:
             self._guesses.put(key, guesses)
 
     def failed(self, name: str, address: str, now_us: int) -> None:
-        """The try was wrong."""
+        """Record that the guess was wrong."""
         for key in _keys(name, address):
             guesses = self._guesses.get(key) or _FailedGuesses(1, now_us, 1)
             guesses.pending, guesses.last_us = max(0, guesses.pending - 1), now_us
             self._guesses.put(key, guesses)
 
     def succeeded(self, name: str, address: str, now_us: int) -> None:
-        """The try was right: the name begins again. The address gets this one try back, and not those at others."""
+        """Record that the guess was right. Resets the count of the name; the address gets back this one guess only."""
         self._return_guess(name, address)
         own = self._guesses.get((address, name[:_MAX_NAME]))
         if own is not None:
@@ -72,22 +73,22 @@ class Lockout:
         self._verified_us.put((address, name[:_MAX_NAME]), now_us)
 
     def cancel_reservation(self, name: str, address: str) -> None:
-        """The try was not made."""
+        """Return a guess that was not checked."""
         self._return_guess(name, address)
 
     def was_verified(self, name: str, address: str, now_us: int) -> bool:
-        """Whether a name was right from an address lately."""
+        """Return whether a name was verified from an address recently."""
         verified_us = self._verified_us.get((address, name[:_MAX_NAME]))
         return verified_us is not None and 0 <= now_us - verified_us < _RECENT_US
 
     def unlock(self, name: str, now_us: int) -> None:
-        """Forget all tries at a name; for some time it also passes the locks of addresses."""
+        """Forget all guesses for a name, and let it bypass address locks for ``UNLOCKED_US``."""
         name = name[:_MAX_NAME]
         self._guesses.drop_where(lambda key: isinstance(key, tuple) and key[1:] == (name,))
         self._unlocked_us.put(name, now_us)
 
     def _bypasses_address_lock(self, name: str, address: str, now_us: int) -> bool:
-        """Whether the lock of an address does not hold for a name."""
+        """Return whether the lock of an address does not apply to a name."""
         unlocked_us = self._unlocked_us.get(name)
         if unlocked_us is not None and 0 <= now_us - unlocked_us < UNLOCKED_US:
             return True
@@ -104,8 +105,9 @@ class Lockout:
         lock_s = min(_MAX_LOCK_S, _FIRST_LOCK_S * 2.0 ** min(guesses.count - free, 16))
         left_s = lock_s - elapsed_us / SECOND_US
         if guesses.pending or left_s > 0:
-            cause = "logins are being checked" if guesses.pending == guesses.count else "wrong passwords or tokens came"
-            raise LockedOut(f"too many {cause} from there; wait, then try again", max(_FIRST_LOCK_S, left_s))
+            what = "concurrent logins" if guesses.pending == guesses.count else "wrong passwords or tokens"
+            wait_s = max(_FIRST_LOCK_S, left_s)
+            raise LockedOut(f"too many {what} from this address; try again in {math.ceil(wait_s)}s", wait_s)
 
     def _return_guess(self, name: str, address: str) -> None:
         for key in _keys(name, address):

@@ -1,6 +1,6 @@
-"""Passwords: what is kept of them, and whether one is right. New hashes are argon2's; bcrypt's are understood too.
+"""Password hashes. New hashes use argon2; bcrypt hashes are accepted too.
 
-Only the first 72 bytes of a password count for bcrypt, as for everything else that reads its hashes.
+bcrypt only uses the first 72 bytes of a password.
 """
 
 import re
@@ -13,29 +13,29 @@ from chronos.errors import Invalid
 
 _BCRYPT = re.compile(r"\$2[abxy]\$(\d\d)\$[./A-Za-z0-9]{53}", re.ASCII)
 _BCRYPT_BYTES = 72
-_ROUNDS = range(4, 17)  # powers of two, which take seconds; each more takes twice as long
+_ROUNDS = range(4, 17)  # powers of two; each step doubles the time, up to seconds
 _ARGON2 = PasswordHasher()
 _ARGON2_FORM = re.compile(
     r"\$argon2(?:id|i|d)\$(?:v=\d+\$)?m=\d+,t=\d+,p=\d+\$[A-Za-z0-9+/]+\$[A-Za-z0-9+/]+", re.ASCII
 )
-_VERSIONS = (16, 18, 19)  # of argon2; 18 is how its library calls one that is not said
-_MAX_KIB, _MAX_PASSES, _MAX_LANES = 1 << 20, 64, 64  # of argon2; each login takes that much memory and time
+_VERSIONS = (16, 18, 19)  # of argon2; its library reports 18 if the hash names none
+_MAX_KIB, _MAX_PASSES, _MAX_LANES = 1 << 20, 64, 64  # of argon2; each login uses that much memory and time
 _MIN_SALT, _MIN_HASH = 8, 4  # bytes, by its specification
 
 
 def hash_password(password: str) -> str:
-    """What the configuration keeps of a password."""
+    """Hash a password for the configuration."""
     return _ARGON2.hash(password)
 
 
 def check_hash(text: str) -> None:
-    """Raise ``Invalid`` unless a password can be held against this."""
+    """Raise ``Invalid`` unless a password can be verified against the hash."""
     if match := _BCRYPT.fullmatch(text):
         if int(match[1]) not in _ROUNDS:
-            raise Invalid(f"is a bcrypt hash of cost {int(match[1])}, allowed are {_ROUNDS[0]} to {_ROUNDS[-1]}")
+            raise Invalid(f"is a bcrypt hash of cost {int(match[1])}, allowed {_ROUNDS[0]} to {_ROUNDS[-1]}")
         return
     if text.startswith(("$2a$", "$2b$", "$2x$", "$2y$")):
-        raise Invalid(f"begins as a bcrypt hash does, which has 60 characters; this has {len(text)}")
+        raise Invalid(f"is a bcrypt hash of {len(text)} characters instead of 60")
     try:
         parameters = extract_parameters(text if _ARGON2_FORM.fullmatch(text) else "")
     except (InvalidHashError, ValueError):
@@ -45,7 +45,7 @@ def check_hash(text: str) -> None:
 
 
 def _argon2_fault(parameters: Parameters) -> str | None:
-    """Why no password could be held against a hash that was made so, or should not be; None: it can."""
+    """Return why a hash with these parameters cannot or must not be used, or None."""
     if parameters.version not in _VERSIONS:
         return f"of version {parameters.version}, known are {_VERSIONS[0]} and {_VERSIONS[-1]}"
     if parameters.salt_len < _MIN_SALT or parameters.hash_len < _MIN_HASH:
@@ -62,7 +62,7 @@ def _argon2_fault(parameters: Parameters) -> str | None:
 
 
 def is_password_right(known: str, password: str) -> bool:
-    """Whether a password is the one of a hash. Takes its time: call it beside the event loop."""
+    """Verify a password against a hash. Slow: call it in a thread."""
     try:
         if known.startswith("$2"):
             return bcrypt.checkpw(password.encode()[:_BCRYPT_BYTES], known.encode())

@@ -1,9 +1,9 @@
-"""Who may do what: roles by namespace, users with passwords, and bearer tokens.
+"""Principals, roles and permissions; authentication by password or API token.
 
 ::
 
-    request ──► who is it?  (open: anybody · Basic: a password · Bearer: a token)  ──► Principal
-    route   ──► what does it need?  (a permission)   namespace ──► which role has the principal there?
+    request ──► authenticate  (open: anonymous · Basic: a password · Bearer: a token)  ──► Principal
+    route   ──► permission         namespace ──► the principal's role there
 """
 
 import asyncio
@@ -28,21 +28,22 @@ from chronos.errors import Invalid
 from chronos.service.serializers.identifiers import find_name_fault
 
 MAX_CREDENTIALS = 4_096  # characters of an Authorization header
-_PASSWORD_CACHE_US = 60 * SECOND_US  # how long a password that was right is not hashed again
-_HASH_HINT = "chronos config hash-password makes one"
+_PASSWORD_CACHE_US = 60 * SECOND_US  # how long a verified password is not hashed again
+_HASH_HINT = "create one with chronos config hash-password"
+_MAX_LISTED_ROLES = 5
 
 
 class Permission(IntEnum):
-    """What a route asks for. A role has every permission up to its own."""
+    """The permission that a route requires. A role includes every permission up to its own."""
 
-    OPEN = 0  # anybody, known or not
+    OPEN = 0  # no authentication
     VIEW = 1
     OPERATE = 2  # run, pause, cancel, replay
-    ADMINISTER = 3  # change what there is
+    ADMINISTER = 3  # create, change, delete
 
 
 class Role(IntEnum):
-    """What somebody is, in a namespace."""
+    """The role of a principal in a namespace."""
 
     VIEWER = Permission.VIEW
     OPERATOR = Permission.OPERATE
@@ -51,52 +52,63 @@ class Role(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Principal:
-    """Somebody, with a role everywhere (``role``), or roles in some namespaces."""
+    """A user or token, with one role everywhere (``role``) or roles per namespace."""
 
     name: str
     role: Role | None = None
     by_namespace: Mapping[str, Role] = field(default_factory=dict)
 
     def may(self, permission: Permission, namespace: str | None = None) -> bool:
-        """Whether this is allowed in a namespace; None: in all of them."""
+        """Return whether a permission is held in a namespace; None means in all namespaces."""
         role = self.role if namespace is None else self.by_namespace.get(namespace, self.role)
         return permission is Permission.OPEN or (role is not None and role >= permission)
 
     def may_somewhere(self, permission: Permission) -> bool:
-        """Whether this is allowed in any namespace at all."""
+        """Return whether a permission is held in at least one namespace."""
         return self.may(permission) or any(role >= permission for role in self.by_namespace.values())
 
+    def describe_roles(self, namespace: str | None = None) -> str:
+        """Describe the role in a namespace; without one, all roles."""
+        if namespace is not None:
+            role = self.by_namespace.get(namespace, self.role)
+            return "no role" if role is None else role.name.lower()
+        if self.role is not None:
+            return self.role.name.lower()
+        roles = [f"{role.name.lower()} in {name}" for name, role in sorted(self.by_namespace.items())]
+        more = f" and {len(roles) - _MAX_LISTED_ROLES} more" if len(roles) > _MAX_LISTED_ROLES else ""
+        return f"{', '.join(roles[:_MAX_LISTED_ROLES])}{more}" or "no role"
+
     def sees(self, namespace: str) -> bool:
-        """Whether a namespace is there, for this principal."""
+        """Return whether the principal may view a namespace."""
         return self.may(Permission.VIEW, namespace)
 
 
 ANONYMOUS_ADMIN = Principal(name="anonymous", role=Role.ADMIN)
-NO_PRINCIPAL = Principal(name="nobody")
+NO_PRINCIPAL = Principal(name="unauthenticated")
 
 
 def read_grant(name: str, entry: Mapping[str, Any]) -> Principal:
-    """The principal of an entry ``{role, namespaces?}``.
+    """Read the principal of an entry ``{role, namespaces?}``.
 
-    ``namespaces`` is a list, in which the role holds, or a map with a role for each.
+    ``namespaces`` is a list in which the role holds, or a map with a role for each.
     """
-    role = _role(name, entry.get("role", "viewer"))
+    role = _read_role(name, entry.get("role", "viewer"))
     namespaces = entry.get("namespaces")
     if namespaces is None:
         return Principal(name=name, role=role)
     if isinstance(namespaces, Mapping):
-        roles = {str(namespace): _role(name, one) for namespace, one in namespaces.items()}
+        roles = {str(namespace): _read_role(name, one) for namespace, one in namespaces.items()}
     elif isinstance(namespaces, list | tuple):
         roles = {str(namespace): role for namespace in namespaces}
     else:
-        raise Invalid(f"auth: the namespaces of {name} have to be a list of names, or a map of names and roles")
+        raise Invalid(f"auth: the namespaces of {name} must be a list of names, or a map of names and roles")
     for namespace in roles:
         if fault := find_name_fault(namespace):
             raise Invalid(f'auth: the namespace "{namespace[:64]}" of {name} {fault}')
     return Principal(name=name, by_namespace=roles)
 
 
-def _role(name: str, value: Any) -> Role:
+def _read_role(name: str, value: Any) -> Role:
     try:
         return Role[str(value).upper()]
     except KeyError:
@@ -105,20 +117,22 @@ def _role(name: str, value: Any) -> Role:
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A name, what it may do, and the hash of its password."""
+    """A user of the configuration: its principal and the hash of its password."""
 
     principal: Principal
     password_hash: str
 
 
 def read_users(entries: Mapping[str, Any]) -> dict[str, User]:
-    """Users as the configuration has them: name → {password_hash, role, namespaces?}. Raises ``Invalid``."""
+    """Read the users of the configuration: name → {password_hash, role, namespaces?}. Raises ``Invalid``."""
     users: dict[str, User] = {}
     for name, entry in entries.items():
         if not isinstance(entry, Mapping) or not isinstance(entry.get("password_hash"), str):
             raise Invalid(f"auth.users.{name} needs a password_hash; {_HASH_HINT}")
         if unknown := set(entry) - {"password_hash", "role", "namespaces"}:
-            raise Invalid(f"auth.users.{name} has no setting {min(unknown)}")
+            raise Invalid(
+                f"auth.users.{name} has the unknown setting {min(unknown)}; use password_hash, role and namespaces"
+            )
         try:
             check_hash(entry["password_hash"])
         except Invalid as error:
@@ -128,7 +142,7 @@ def read_users(entries: Mapping[str, Any]) -> dict[str, User]:
 
 
 class Access:
-    """Tells who a request is from. Without users or tokens to tell apart (``open``), everybody may do everything."""
+    """Authenticates requests. Without users and tokens it is ``open``: everyone is an anonymous admin."""
 
     def __init__(
         self, clock: Clock, *, users: Mapping[str, User] | None = None, tokens: TokenStore | None = None
@@ -137,23 +151,23 @@ class Access:
         self.users = dict(users or {})
         self.tokens = tokens
         self.open = users is None and tokens is None
-        self._decoys = [user.password_hash for user in self.users.values()]  # what unknown names are checked against
+        self._decoys = [user.password_hash for user in self.users.values()]  # unknown names are checked against these
         self._lockout = Lockout()
         self._salt = secrets.token_bytes(32)
         self._verified_us: RecentClients[int] = RecentClients(
             1_000
-        )  # when a password, by its keyed hash, was last found to be right
+        )  # when a password, by its keyed hash, was last verified
         self._hashes = HashQueue()
-        self._checks: dict[tuple[str, bytes], asyncio.Task[bool]] = {}  # passwords that are being checked
+        self._checks: dict[tuple[str, bytes], asyncio.Task[bool]] = {}  # password checks in progress
 
     async def principal(self, header: str | None, address: str) -> Principal:
-        """Who sends this Authorization header. NO_PRINCIPAL without one. Raises Unauthenticated or LockedOut."""
+        """Authenticate an Authorization header. Returns NO_PRINCIPAL without one. Raises Unauthenticated, LockedOut."""
         if self.open:
             return ANONYMOUS_ADMIN
         if header is None:
             return NO_PRINCIPAL
         if len(header) > MAX_CREDENTIALS:
-            raise Unauthenticated("the Authorization header is too long")
+            raise Unauthenticated(f"the Authorization header is too long, allowed {MAX_CREDENTIALS} characters")
         scheme, _, rest = header.partition(" ")
         match scheme.lower():
             case "bearer":
@@ -161,29 +175,31 @@ class Access:
             case "basic":
                 return await self._authenticate_password(rest.strip(), address)
             case _:
-                raise Unauthenticated("the Authorization header is neither Basic nor Bearer")
+                raise Unauthenticated("unknown authentication scheme; use Basic or Bearer")
 
     async def _authenticate_token(self, token: str, address: str) -> Principal:
-        """A right token never waits: nobody guesses 256 bits, and a neighbour's mistakes are not its own."""
+        """Authenticate a token. A valid token never waits, whatever wrong ones its address sent: 256 bits cannot be
+        guessed.
+        """
         now_us = self._clock.now_us()
         entry = None if self.tokens is None else await self.tokens.find(token, now_us)
         if entry is None:
             self._lockout.reserve("", address, now_us)
             self._lockout.failed("", address, now_us)
-            raise Unauthenticated("the token is not known here, or has expired")
+            raise Unauthenticated("unknown or expired token; use another one, or ask an admin for a new one")
         return read_grant(f"token:{entry.name}", {"role": entry.role, "namespaces": entry.namespaces})
 
     async def _authenticate_password(self, credentials: str, address: str) -> Principal:
         name, password = _read_basic(credentials)
         if not await self._is_password_right(name, password, address):
-            raise Unauthenticated("the name or the password is wrong")
+            raise Unauthenticated("incorrect username or password")
         return self.users[name].principal
 
     async def _is_password_right(self, name: str, password: str | None, address: str) -> bool:
-        """Whether this is the password of a user. Raises ``LockedOut``, and ``TooMany`` when too many are checked.
+        """Verify the password of a user. Raises ``LockedOut``, and ``TooManyRequests`` if too many checks wait.
 
-        The same password for the same name from the same address is checked once, however many ask at the same time;
-        when it is wrong, each of them has made a wrong try.
+        The same password of the same name and address is checked once for all concurrent requests. If it is wrong, each
+        of them counts as a wrong guess.
         """
         now_us = self._clock.now_us()
         if password is None:
@@ -199,10 +215,10 @@ class Access:
         check = asyncio.create_task(self._check(name, password, address, key))
         self._checks[address, key] = check
         check.add_done_callback(lambda _: self._checks.pop((address, key)))
-        return await asyncio.shield(check)  # a client that hangs up has made its try all the same
+        return await asyncio.shield(check)  # the guess counts even if the client disconnects
 
     async def _check(self, name: str, password: str, address: str, key: bytes) -> bool:
-        """Check a password whose try is reserved, and count what it was."""
+        """Check a reserved guess and record the result."""
         user, now_us = self.users.get(name), self._clock.now_us()
         known = self._lockout.was_verified(name, address, now_us)
         try:
@@ -219,13 +235,13 @@ class Access:
         return True
 
     def _count_wrong_guess(self, name: str, address: str, now_us: int) -> bool:
-        """Count a wrong try that needs no check. Raises ``LockedOut``."""
+        """Count a wrong guess without a check. Raises ``LockedOut``."""
         self._lockout.reserve(name, address, now_us)
         self._lockout.failed(name, address, now_us)
         return False
 
     def _matches(self, name: str, user: User | None, password: str) -> bool:
-        """Whether a password fits the hash of a user, or of a decoy. Takes its time."""
+        """Verify a password against the hash of a user, or of a decoy. Slow."""
         if user is not None:
             return is_password_right(user.password_hash, password)
         if not self._decoys:
@@ -233,26 +249,26 @@ class Access:
         return is_password_right(self._decoy(name), password)
 
     def _decoy(self, name: str) -> str:
-        """A hash of somebody's, always the same for a name, so that an unknown name takes as long as a known one."""
+        """Return some user's hash, always the same for a name, so that an unknown name takes as long as a known one."""
         number = int.from_bytes(hmac.digest(self._salt, name.encode(), hashlib.sha256))
         return self._decoys[number % len(self._decoys)]
 
     def unlock(self, name: str) -> None:
-        """Let a user try again at once, from wherever. It holds on this node."""
+        """Let a locked-out user log in again, from any address. Applies to this node."""
         self._lockout.unlock(name, self._clock.now_us())
 
 
 def _read_basic(credentials: str) -> tuple[str, str | None]:
-    """Name and password; None: there is no colon in between. Raises ``Unauthenticated``."""
+    """Read name and password, or None instead of a password if the colon is missing. Raises ``Unauthenticated``."""
     try:
         name, colon, password = base64.b64decode(credentials, validate=True).decode().partition(":")
     except ValueError:  # neither base64 nor UTF-8
-        raise Unauthenticated("the Basic credentials cannot be read") from None
+        raise Unauthenticated("invalid Basic credentials; send base64 of name:password in UTF-8") from None
     return name, password if colon else None
 
 
 def read_claimed_name(header: str) -> tuple[str, str]:
-    """Who an Authorization header says that it is from, right or wrong, and its scheme."""
+    """Return the name that an Authorization header claims, right or wrong, and its scheme."""
     scheme, _, rest = header[:MAX_CREDENTIALS].partition(" ")
     if scheme.lower() != "basic":
         return ("(token)" if scheme.lower() == "bearer" else "(unknown)"), scheme.lower()

@@ -1,8 +1,8 @@
-"""API tokens: 256 bits, shown once, kept as hashes: those of the configuration, and those that are made at run time.
+"""TokenStore: API tokens of the configuration, and those created at run time.
 
-The latter are kept in the store, so that all servers on it know them. A token that was found is believed for a second
-without being looked for again: so long may one that is revoked elsewhere still be of use. A token is drawn at random,
-so a plain SHA-256 of it is as good as a slow hash, and finding it costs little.
+Tokens are 256 random bits, shown once and kept as hashes. Those created at run time are in the store, so that all
+servers know them. A found token is cached for one second; for that long a token revoked on another server still works.
+Tokens are random, so a plain SHA-256 is as safe as a slow hash, and fast.
 """
 
 import hashlib
@@ -30,17 +30,17 @@ _HASH = re.compile(r"[0-9A-Fa-f]{64}", re.ASCII)
 
 
 def hash_token(token: str) -> str:
-    """What is kept of its text; a header can hold any bytes, and those that are no text come as surrogates."""
+    """Hash a token. A header can hold any bytes; invalid text arrives as surrogates."""
     return hashlib.sha256(token.encode(errors="surrogatepass")).hexdigest()
 
 
 def new_token() -> str:
-    """A token that nobody has had."""
+    """Return a new random token."""
     return PREFIX + secrets.token_urlsafe(32)
 
 
 class _Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A token as the configuration has it, under its name."""
+    """A token of the configuration, under its name."""
 
     token_hash: str
     role: str = "viewer"
@@ -48,30 +48,30 @@ class _Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 def read_tokens(entries: Mapping[str, Any]) -> list[ApiToken]:
-    """Tokens as the configuration has them: name → {token_hash, role, namespaces?}. Raises ``Invalid``."""
+    """Read the tokens of the configuration: name → {token_hash, role, namespaces?}. Raises ``Invalid``."""
     tokens = [_read_entry(name, entry) for name, entry in entries.items()]
     if len({token.token_hash for token in tokens}) < len(tokens):
-        raise Invalid("auth.tokens: a token_hash stands under two names; give each a token of its own")
+        raise Invalid("auth.tokens: two names have the same token_hash; create a separate token for each")
     return tokens
 
 
 class TokenStore:
-    """The tokens that are known: fixed ones of the configuration, and those of the store."""
+    """The tokens of the configuration (fixed) and of the store."""
 
     def __init__(self, store: Store, fixed: Iterable[ApiToken] = ()) -> None:
         self._store = store
         self._fixed = {token.token_hash: token for token in fixed}
-        self._cache: RecentClients[tuple[ApiToken, int]] = RecentClients(_MAX_CACHED)  # and when they were looked for
+        self._cache: RecentClients[tuple[ApiToken, int]] = RecentClients(_MAX_CACHED)  # with the time of the lookup
 
     async def find(self, token: str, now_us: int) -> ApiToken | None:
-        """The entry of a token that is in force."""
+        """Return the entry of a valid token, or None."""
         key = hash_token(token)
         token_ = self._fixed.get(key) or await self._find_stored(key, now_us)
         expired = token_ is not None and token_.expires_us is not None and token_.expires_us <= now_us
         return None if expired else token_
 
     async def entries(self) -> list[ApiToken]:
-        """All of them, by name."""
+        """Return all tokens, by name."""
         return sorted((*self._fixed.values(), *await self._store.tokens()), key=lambda token: token.name)
 
     async def add(
@@ -84,7 +84,9 @@ class TokenStore:
         expires_us: int | None = None,
         actor: Actor = SYSTEM,
     ) -> tuple[str, ApiToken]:
-        """Make a token: its text, which is not kept, and its entry. ``Conflict`` when the name is taken."""
+        """Create a token; returns its text, which is not stored, and its entry. Raises ``Conflict`` if the name is
+        taken.
+        """
         self.check_not_configured(name)
         text = new_token()
         entry = ApiToken(
@@ -100,7 +102,7 @@ class TokenStore:
         return text, entry
 
     async def remove(self, name: str, *, now_us: int, actor: Actor = SYSTEM) -> None:
-        """Forget a token; whoever uses it is nobody from now on. ``NotFound``, or ``Conflict`` for a fixed one."""
+        """Delete a token, which stops working. Raises ``NotFound``, or ``Conflict`` for a fixed one."""
         try:
             await self._store.apply(RevokeToken(name=name, now_us=now_us, actor=actor))
         except NotFound:
@@ -109,9 +111,9 @@ class TokenStore:
         self._cache.clear()
 
     def check_not_configured(self, name: str) -> None:
-        """Raise ``Conflict`` when a name is one of the configuration's."""
+        """Raise ``Conflict`` if the name is a token of the configuration."""
         if any(token.name == name for token in self._fixed.values()):
-            raise Conflict(f'the token "{name}" stands in the configuration (auth.tokens); change it there')
+            raise Conflict(f'the token "{name}" is defined in the configuration (auth.tokens); change it there')
 
     async def _find_stored(self, key: str, now_us: int) -> ApiToken | None:
         cached = self._cache.get(key)

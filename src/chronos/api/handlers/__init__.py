@@ -1,6 +1,6 @@
 """The handlers, one module per noun, and the table of their routes.
 
-What handlers share belongs in ``chronos.api``; what an action means belongs in ``chronos.service``.
+Code that handlers share belongs in ``chronos.api``; the meaning of an action belongs in ``chronos.service``.
 """
 
 from dataclasses import replace
@@ -45,7 +45,7 @@ ROUTES: tuple[Route, ...] = (
 
 
 def routes_with(metrics_path: str | None) -> tuple[Route, ...]:
-    """The table with the metrics at another path, or without them. Raises ``Invalid`` where the path is taken."""
+    """Return the routes with the metrics at another path, or without them. Raises ``Invalid`` if the path is taken."""
     metrics = system.root.by_handler[system.metrics]
     if metrics_path == metrics.path:
         return ROUTES
@@ -53,5 +53,5 @@ def routes_with(metrics_path: str | None) -> tuple[Route, ...]:
     if metrics_path is None:
         return others
     if any(metrics_path == route.path for route in others) or metrics_path.startswith(f"{V1}/"):
-        raise Invalid(f'metrics.prometheus.path is "{metrics_path}", where the API answers; choose another')
+        raise Invalid(f'metrics.prometheus.path "{metrics_path}" is a path of the API; choose another')
     return (*others, replace(metrics, path=metrics_path))

@@ -1,4 +1,4 @@
-"""Many jobs at once: each for itself, or all of an owner's in one change."""
+"""Many jobs in one request: saved independently (bulk), or as one change of an owner (apply)."""
 
 from collections.abc import Callable
 from functools import partial
@@ -24,8 +24,8 @@ from chronos.service.serializers import Draft, InvalidJob, Problem
 from chronos.service.serializers.problems import MAX_PROBLEMS
 
 MAX_BULK = 50_000
-_MAX_NAME = 1_024  # characters of one that is refused
-_LARGE_JOB_BYTES = 16 << 10  # bytes of one job: a larger one is read beside the event loop
+_MAX_NAME = 1_024  # characters of a rejected name in the response
+_LARGE_JOB_BYTES = 16 << 10  # larger jobs are read in a thread
 
 route = RouteTable("Jobs")
 
@@ -34,18 +34,18 @@ route = RouteTable("Jobs")
     "/jobs/bulk",
     permission=Permission.ADMINISTER,
     scope=Scope.BODY,
-    summary="Create or replace many jobs, each for itself",
+    summary="Create or replace many jobs independently",
     query=(NAMESPACE,),
     body=Body.of_fields(
-        {"jobs": {"type": "array", "items": {}, "description": "of `JobInput`"}},
+        {"jobs": {"type": "array", "items": {}, "description": "each a `JobInput`"}},
         required=("jobs",),
         example={"jobs": [examples.JOB_INPUT]},
     ),
-    returns={200: ResponseDoc("one result for each, in order", ref("Bulk"), examples.BULK)},
+    returns={200: ResponseDoc("one result per job, in order", ref("Bulk"), examples.BULK)},
     is_rate_limited=True,
 )
 async def bulk(context: RequestContext) -> web.StreamResponse:
-    """Create or replace many jobs; what is wrong with one does not hold up the others."""
+    """Create or replace many jobs. An invalid job does not affect the others."""
     data = await context.json()
     items = _read_jobs(data, {"jobs"}, limit=MAX_BULK)
     read = await _read_drafts(context, items)
@@ -63,9 +63,9 @@ async def bulk(context: RequestContext) -> web.StreamResponse:
         data, draft = pair
         result = next(done) if isinstance(draft, Draft) else draft
         if isinstance(result, SavedJob):
-            one = to_saved_response(result)
-            counts[one.result] += 1
-            results.append(msgspec.Raw(msgspec.json.encode(one)))
+            saved = to_saved_response(result)
+            counts[saved.result] += 1
+            results.append(msgspec.Raw(msgspec.json.encode(saved)))
         else:
             counts["failed"] += 1
             refusal = _write_refused(result, data, errors_left)
@@ -80,14 +80,14 @@ async def bulk(context: RequestContext) -> web.StreamResponse:
     "/apply",
     permission=Permission.ADMINISTER,
     scope=Scope.BODY,
-    summary="Make some jobs those of an owner, all or nothing",
+    summary="Apply the jobs of an owner, all or nothing",
     query=(NAMESPACE,),
     body=Body.of_fields(
         {
             "jobs": {"type": "array", "items": ref("JobInput")},
             "owner": {"type": "string", "minLength": 1, "maxLength": 200},
-            "prune": {"type": ["boolean", "null"], "description": "delete what the owner no longer names"},
-            "dry_run": {"type": ["boolean", "null"], "description": "answer the plan only"},
+            "prune": {"type": ["boolean", "null"], "description": "delete the owner's jobs that are not listed"},
+            "dry_run": {"type": ["boolean", "null"], "description": "return the plan without changing anything"},
         },
         required=("jobs", "owner"),
         example={"jobs": [examples.JOB_INPUT], "owner": "billing", "prune": True},
@@ -96,7 +96,7 @@ async def bulk(context: RequestContext) -> web.StreamResponse:
     is_rate_limited=True,
 )
 async def apply(context: RequestContext) -> web.StreamResponse:
-    """Make some jobs those of an owner, all or nothing; ``prune`` deletes what it had before and does not name."""
+    """Make the listed jobs those of an owner, all or nothing. `prune` deletes the owner's other jobs."""
     data = await context.json()
     items = _read_jobs(data, {"jobs", "owner", "prune", "dry_run"}, limit=MAX_APPLIED)
     owner, prune, dry_run = (
@@ -117,9 +117,16 @@ async def apply(context: RequestContext) -> web.StreamResponse:
             drafts.append(draft)
             first = index_of.setdefault((draft.namespace, draft.name), index)
             if first != index:
-                problems.append(Problem(f"/jobs/{index}/name", f'is "{draft.name}", as that of /jobs/{first} is'))
+                problems.append(
+                    Problem(f"/jobs/{index}/name", f'is "{draft.name}", the name of /jobs/{first}; name each job once')
+                )
             if draft.spec.owner not in (None, owner):
-                problems.append(Problem(f"/jobs/{index}/owner", f'is "{draft.spec.owner}", and all are "{owner}"\'s'))
+                problems.append(
+                    Problem(
+                        f"/jobs/{index}/owner",
+                        f'is "{draft.spec.owner}", but the owner of this request is "{owner}"; leave it out',
+                    )
+                )
         elif isinstance(draft, InvalidJob):
             unlisted += draft.more
             problems.extend(Problem(f"/jobs/{index}{one.pointer}", one.message) for one in draft.problems)
@@ -130,12 +137,12 @@ async def apply(context: RequestContext) -> web.StreamResponse:
     if problems:
         raise InvalidBody(problems, more=unlisted)
     if not drafts:
-        context.require(context.namespace)  # which is pruned then
+        context.require(context.namespace)  # this namespace is pruned
     try:
         plan = await context.api.service.job_saver.apply(
             drafts, owner=owner, prune=prune, namespace=context.namespace, dry_run=dry_run, actor=context.actor
         )
-    except InvalidJob as error:  # what only the job that is there, or the time, could tell
+    except InvalidJob as error:  # a problem that depends on the stored job or the time
         at = next((at for (_, name), at in index_of.items() if name == error.name), None)
         if at is None:
             raise
@@ -147,10 +154,10 @@ async def apply(context: RequestContext) -> web.StreamResponse:
 
 
 async def _read_drafts(context: RequestContext, items: list[Any]) -> list[Draft | ChronosError]:
-    """Each job as it is understood, or what is wrong with it."""
-    found: list[Draft | ChronosError] = []
-    unusual_states: list[int] = []  # places of those whose state has to be looked at
-    allowed: set[str] = set()  # namespaces that the caller has been found to have a say in
+    """Read each job as a draft, or return its error."""
+    drafts: list[Draft | ChronosError] = []
+    unusual_states: list[int] = []  # indexes of jobs whose state must be checked
+    allowed: set[str] = set()  # namespaces whose permission is already checked
     read, namespace = context.api.service.jobs.read, context.namespace
 
     def read_one(data: Any) -> None:
@@ -160,35 +167,35 @@ async def _read_drafts(context: RequestContext, items: list[Any]) -> list[Draft 
                 context.require(draft.namespace)
                 allowed.add(draft.namespace)
             require_targets(context, draft.namespace, draft.spec)
-            if has_unusual_state(data, draft):  # as few do
-                unusual_states.append(len(found))
-            found.append(draft)
+            if has_unusual_state(data, draft):  # rare
+                unusual_states.append(len(drafts))
+            drafts.append(draft)
         except ChronosError as error:
-            found.append(error)
+            drafts.append(error)
 
     if context.has_large_body:
         await _read_each(context, items, read_one)
     else:
         await context.api.slicer.each(items, read_one)
     for index in unusual_states:
-        draft = found[index]
+        draft = drafts[index]
         assert isinstance(draft, Draft)
         try:
             check_state(items[index], draft, await context.api.store.job_named(draft.namespace, draft.name))
         except InvalidJob as error:
-            found[index] = error
-    return found
+            drafts[index] = error
+    return drafts
 
 
 async def _read_each(context: RequestContext, items: list[Any], read: Callable[[Any], None]) -> None:
-    """Read jobs in turns, and each large one by itself beside the event loop."""
+    """Read jobs in time slices, and each large one in a thread."""
     large: set[int] = set()
 
     def note_if_large(index: int) -> None:
         try:
             if len(msgspec.json.encode(items[index])) > _LARGE_JOB_BYTES:
                 large.add(index)
-        except UnicodeEncodeError:  # half a character
+        except UnicodeEncodeError:  # an unpaired surrogate
             large.add(index)
 
     await context.api.slicer.each(range(len(items)), note_if_large)
@@ -210,10 +217,10 @@ def _write_refused(error: ChronosError, data: Any, limit: int) -> dict[str, Any]
 def _read_jobs(data: Any, known_fields: set[str], *, limit: int) -> list[Any]:
     jobs = data.get("jobs") if isinstance(data, dict) else None
     if not isinstance(data, dict) or not isinstance(jobs, list):
-        raise InvalidBody([Problem("/jobs", "is missing: send an object with a list of jobs")])
+        raise InvalidBody([Problem("/jobs", "is required; send an object with a list of jobs")])
     if unknown := sorted(set(data) - known_fields):
         raise InvalidBody(
-            [Problem(f"/{unknown[0][:64]}", f"is no known field; known are {', '.join(sorted(known_fields))}")]
+            [Problem(f"/{unknown[0][:64]}", f"unknown field; known fields: {', '.join(sorted(known_fields))}")]
         )
     if len(jobs) > limit:
         raise InvalidBody([Problem("/jobs", f"has {len(jobs)} entries, allowed {limit}; send them in parts")])
@@ -223,7 +230,7 @@ def _read_jobs(data: Any, known_fields: set[str], *, limit: int) -> list[Any]:
 def _read_owner(data: dict[str, Any]) -> str:
     owner = data.get("owner")
     if not isinstance(owner, str) or not 0 < len(owner.encode("utf-8", "replace")) <= 200 or not owner.isprintable():
-        raise InvalidBody([Problem("/owner", "is missing: say whose jobs these are, in up to 200 characters")])
+        raise InvalidBody([Problem("/owner", "is required; name the owner of these jobs in up to 200 characters")])
     return owner
 
 
@@ -231,4 +238,4 @@ def _read_boolean(data: dict[str, Any], name: str) -> bool:
     value = data.get(name)
     if value is None or isinstance(value, bool):
         return bool(value)
-    raise InvalidBody([Problem(f"/{name}", "has to be true or false")])
+    raise InvalidBody([Problem(f"/{name}", "must be true or false")])

@@ -1,4 +1,4 @@
-"""The same done to many jobs, which are chosen as a list of jobs is."""
+"""Bulk actions: pause, resume, enable, disable, trigger or delete every job that a filter selects."""
 
 from typing import Any
 
@@ -26,40 +26,44 @@ route = RouteTable("Jobs")
     "/jobs/actions",
     permission=Permission.OPERATE,
     scope=Scope.BODY,
-    summary="Do the same to many jobs, each for itself",
+    summary="Apply one action to many jobs",
     query=SELECTION,
     body=Body.of_fields(
         {
             "action": {"type": "string", "enum": list(Action)},
-            "all": {"type": ["boolean", "null"], "description": "where no parameter says which jobs"},
+            "all": {
+                "type": ["boolean", "null"],
+                "description": "true: all jobs of the namespace, if no parameter selects any",
+            },
             "expect": {
                 "type": ["integer", "null"],
                 "minimum": 0,
                 "maximum": MAX_JOBS,
-                "description": "how many you have seen; 409, and none is touched, when that is not so any more",
+                "description": "the number of jobs you expect; 409 and no change if it differs",
             },
             "reason": {
                 "type": ["string", "null"],
                 "maxLength": MAX_NOTE,
-                "description": "of pause, disable and trigger",
+                "description": "for pause, disable and trigger",
             },
-            "payload": {"description": "of trigger: instead of the jobs' own"},
+            "payload": {"description": "for trigger: replaces the payload of the jobs"},
         },
         required=("action",),
         example={"action": "pause", "reason": "the database is being moved"},
     ),
     returns={
         200: ResponseDoc(
-            f"one result for each job, by name; 422 when there are more than {MAX_JOBS}", ref("Acted"), examples.ACTED
+            f"one result per job, by name; 422 if more than {MAX_JOBS} jobs match", ref("Acted"), examples.ACTED
         )
     },
     idempotent_by_key=True,
     is_rate_limited=True,
 )
 async def act(context: RequestContext) -> web.StreamResponse:
-    """Pause, resume, enable, disable, run or delete all jobs that the parameters choose, each for itself.
+    """Pause, resume, enable, disable, trigger or delete every job that the parameters select, each independently.
 
-    Deleting needs the role admin. With an Idempotency-Key each job runs once, however often this is sent.
+    Deleting needs the admin role. With an Idempotency-Key each job is triggered once, however often the request is
+    sent.
     """
     body = await context.read_object()
     action, reason, payload = _read_action(body)
@@ -71,9 +75,9 @@ async def act(context: RequestContext) -> web.StreamResponse:
         raise InvalidBody([Problem("/all", _NO_SELECTION if not all_jobs else _TWO_SELECTIONS)])
     jobs = await selection.all(context, MAX_JOBS)
     if jobs is None:
-        raise InvalidBody([Problem("", f"is about more than {MAX_JOBS} jobs; choose fewer, and none was touched")])
+        raise InvalidBody([Problem("", f"more than {MAX_JOBS} jobs match, and none was changed; select fewer")])
     if expect is not None and len(jobs) != expect:
-        raise Conflict(f"{len(jobs)} jobs match by now, and {expect} were expected; look at them again")
+        raise Conflict(f"{len(jobs)} jobs match now, {expect} were expected, and none was changed; list them again")
     outcomes = await context.api.service.bulk_actions.act(
         action,
         jobs,
@@ -89,15 +93,15 @@ async def act(context: RequestContext) -> web.StreamResponse:
     return json_response(answer)
 
 
-_NO_SELECTION = "has to be true where no parameter (q, prefix, tag, state, owner) says which jobs"
-_TWO_SELECTIONS = "is true, and parameters say which jobs; leave one of them out"
+_NO_SELECTION = "must be true if no parameter (q, prefix, tag, state, owner) selects jobs"
+_TWO_SELECTIONS = "is true, but parameters select jobs; leave one of them out"
 
 
 def _read_action(body: BodyReader) -> tuple[Action | None, str | None, Any]:
-    """What to do, why, and with which payload; the last two where they mean something."""
+    """Read the action, its reason and its payload; the last two only where they apply."""
     action = body.one_of(Action, "action")
     if action is None and not body.problems:
-        body.fault("action", f"is missing: one of {', '.join(Action)}")
+        body.fault("action", f"is required; use one of {', '.join(Action)}")
     reason = body.text("reason", max_bytes=4 * MAX_NOTE) if action in _ACTIONS_WITH_REASON else None
     if reason is not None and len(reason) > MAX_NOTE:
         body.fault("reason", f"has {len(reason)} characters, allowed {MAX_NOTE}")

@@ -1,4 +1,4 @@
-"""Dead letters: what failed for good and waits for somebody to run it again, or to drop it."""
+"""Dead letters: list, replay, discard."""
 
 from typing import Any
 
@@ -32,12 +32,12 @@ route = RouteTable("Dead letters")
     "/dead-letters",
     permission=Permission.VIEW,
     scope=Scope.SEEN,
-    summary="List what failed for good, newest first",
+    summary="List dead letters, newest first",
     query=(LIMIT, CURSOR, NAMESPACE_FILTER),
     returns={200: ResponseDoc.page_of("DeadLetter", examples.DEAD_LETTER)},
 )
 async def list_dead_letters(context: RequestContext) -> web.StreamResponse:
-    """Newest first."""
+    """List failed runs that someone has to replay or discard, newest first."""
 
     async def read(limit: int, cursor: bytes | None) -> Page[DeadLetter]:
         return await context.api.service.runs.dead_letters(
@@ -51,20 +51,20 @@ async def list_dead_letters(context: RequestContext) -> web.StreamResponse:
         cursor=read_id_cursor(context.text("cursor")),
     )
     jobs = await context.api.store.names_of(sorted({letter.job for letter in page.items}))
-    items = [_write_dead_letter(one, jobs[one.job].name if one.job in jobs else None) for one in page.items]
+    items = [_write_dead_letter(letter, jobs[letter.job].name if letter.job in jobs else None) for letter in page.items]
     return json_response({"items": items, "next_cursor": write_cursor(page.cursor)})
 
 
 @route.post(
     "/dead-letters/{id}/replay",
     permission=Permission.OPERATE,
-    summary="Run a dead letter again, and take it off the list",
+    summary="Replay a dead letter and remove it from the list",
     body=REPLAY_BODY,
     returns=REPLAY_RESPONSE,
     is_rate_limited=True,
 )
 async def replay(context: RequestContext) -> web.StreamResponse:
-    """Run it again, and take it off the list. Asked for twice, it runs once."""
+    """Replay a dead letter and remove it from the list. Repeated requests run it once."""
     first = context.view.execution
     reason, from_failed, payload = await read_replay_body(context)
     if context.dry_run:
@@ -78,19 +78,19 @@ async def replay(context: RequestContext) -> web.StreamResponse:
 @route.delete(
     "/dead-letters/{id}",
     permission=Permission.OPERATE,
-    summary="Forget a dead letter",
-    returns={204: ResponseDoc("it is gone")},
+    summary="Discard a dead letter",
+    returns={204: ResponseDoc("the dead letter was discarded")},
     can_conflict=False,
 )
 async def discard(context: RequestContext) -> web.StreamResponse:
-    """Forget one; its execution stays in the history."""
+    """Discard a dead letter. Its execution stays in the history."""
     execution, runs = context.view.execution.id, context.api.service.runs
     if context.dry_run:
-        found = await runs.is_dead_letter(execution)
+        exists = await runs.is_dead_letter(execution)
     else:
-        found = await runs.drop_dead_letters([execution], actor=context.actor) > 0
-    if not found:
-        raise NotFound(f'"{id_text(execution)}" is no dead letter')
+        exists = await runs.drop_dead_letters([execution], actor=context.actor) > 0
+    if not exists:
+        raise NotFound(f'"{id_text(execution)}" is not a dead letter; it was replayed or discarded, or did not fail')
     return json_response({"dry_run": True, "id": id_text(execution)}) if context.dry_run else web.Response(status=204)
 
 

@@ -1,8 +1,8 @@
-"""Streams: what has ended, as server-sent events; and the log of an execution while it is written.
+"""Streams: finished executions as server-sent events, and the log of an execution while it is written.
 
-Events are signals: each says that a record was written, and carries it. A client that comes back names the last event
-it saw (``Last-Event-ID``) and gets what came since. Hints of the store wake the streams; where none comes, they look
-once in a while. How many streams there are at once is bounded.
+An event says that a record was written, and carries it. A client that reconnects names its last event
+(``Last-Event-ID``) and gets the ones since. Hints of the store wake the streams; without hints they poll. The number of
+streams is bounded.
 """
 
 import asyncio
@@ -26,21 +26,21 @@ from chronos.store.commands import PROGRESS, OutputRow
 from chronos.store.contract import Hint, Store
 
 EVENT_STREAM = "text/event-stream"
-Position = tuple[int, bytes]  # when something ended, and its id
+Position = tuple[int, bytes]  # the end time of an execution or span, and its id
 
 _PAGE = 500
-_LOOK_BACK_US = 2 * SECOND_US  # what ended earlier may be committed later
-_MAX_REMEMBERED = 10_000  # ids that were sent, as far as the look back goes
+_LOOK_BACK_US = 2 * SECOND_US  # a record with an earlier end time may be committed later
+_MAX_REMEMBERED = 10_000  # ids of sent events within the look-back
 _EVENT_ID = re.compile(r"(-?\d{1,18})-([0-9a-f]{32})", re.ASCII)
 _FIRST_ID = bytes(16)
 _LAST_ID = b"\xff" * 16
-_RETRY_AFTER_S = 5.0  # for a client that has its share of streams
+_RETRY_AFTER_S = 5.0  # for a client at its limit of streams
 
 route = RouteTable("Executions")
 
 
 class Streams:
-    """Open streams, at most ``most`` at once and ``most_each`` of one client. Each hint of the store wakes all."""
+    """Open streams, at most ``limit`` in total and ``limit_per_client`` per client. A hint of the store wakes all."""
 
     def __init__(self, store: Store, limit: int, limit_per_client: int) -> None:
         self._limit, self._limit_per_client = limit, limit_per_client
@@ -50,19 +50,20 @@ class Streams:
 
     @contextmanager
     def listen(self, *clients: str) -> Iterator[asyncio.Event]:
-        """An event that is set when there may be something new. ``clients``: the names that it counts for.
+        """Open a stream; yields an event that is set when there may be news. ``clients`` are the names that it counts
+        for.
 
-        Raises TooManyRequests when one of them has its share already, and Unavailable when too many listen in all.
+        Raises TooManyRequests if a client is at its limit, and Unavailable if too many streams are open in total.
         """
         for client in clients:
             if self._clients[client] >= self._limit_per_client:
                 raise TooManyRequests(
-                    f"{client} follows {self._limit_per_client} streams of events or logs, as many as one client may; "
+                    f"{client} has {self._limit_per_client} open streams of events or logs, the maximum per client; "
                     "close one, or try again later",
                     _RETRY_AFTER_S,
                 )
         if len(self._listening) >= self._limit:
-            raise Unavailable(f"{self._limit} clients listen already; try again later")
+            raise Unavailable(f"{self._limit} streams are already open, the maximum of this server; try again later")
         woken = asyncio.Event()
         self._listening[woken] = Hint(0)
         self._clients.update(clients)
@@ -71,16 +72,16 @@ class Streams:
         finally:
             del self._listening[woken]
             self._clients.subtract(clients)
-            self._clients = +self._clients  # those without a stream are forgotten
+            self._clients = +self._clients  # drops the zero counts
 
     def take_hint(self, woken: asyncio.Event) -> Hint:
-        """What the hints since the last time said."""
+        """Return the hints since the last call."""
         hint, self._listening[woken] = self._listening[woken], Hint(0)
         woken.clear()
         return hint
 
     def close(self) -> None:
-        """Wake everybody, so that they notice that the server stops."""
+        """Wake all streams, so that they notice that the server stops."""
         for woken in self._listening:
             woken.set()
 
@@ -91,33 +92,33 @@ class Streams:
 
 
 class EventFeed:
-    """What has ended since a position, each thing once."""
+    """Reads the executions and spans that ended since a position, each once."""
 
     def __init__(self, store: Store, after: Position) -> None:
         self._store = store
-        self._floor = self._position = after  # what lies before it was seen, or is of no interest
+        self._floor = self._position = after  # earlier events are not sent
         self._sent: OrderedDict[bytes, None] = OrderedDict()
 
     async def read(self) -> list[Execution | Span]:
-        """The next page; empty: that is all for now."""
+        """Return the next page; empty if there is nothing new."""
         while True:
-            found = await self._store.ended_since(self._position, _PAGE)
-            fresh = [item for item in found if position_of(item) > self._floor and item.id not in self._sent]
+            items = await self._store.ended_since(self._position, _PAGE)
+            fresh = [item for item in items if position_of(item) > self._floor and item.id not in self._sent]
             for item in fresh:
                 self._sent[item.id] = None
             while len(self._sent) > _MAX_REMEMBERED:
                 self._sent.popitem(last=False)
-            if len(found) == _PAGE:
-                self._position = position_of(found[-1])
+            if len(items) == _PAGE:
+                self._position = position_of(items[-1])
             else:
-                newest = position_of(found[-1]) if found else self._position
+                newest = position_of(items[-1]) if items else self._position
                 self._position = max(self._floor, (newest[0] - _LOOK_BACK_US, _FIRST_ID))
-            if fresh or len(found) < _PAGE:
+            if fresh or len(items) < _PAGE:
                 return fresh
 
 
 def position_of(item: Execution | Span) -> Position:
-    """Where something stands among all that has ended."""
+    """Return the position of an execution or span in the feed."""
     ended_us = item.recorded_us if isinstance(item, Span) else item.finished_us
     return (ended_us or 0, item.id)
 
@@ -127,11 +128,11 @@ def position_of(item: Execution | Span) -> Position:
     permission=Permission.VIEW,
     scope=Scope.SEEN,
     tag="Server",
-    summary="What ends, as server-sent events; Last-Event-ID resumes",
-    query=(NAMESPACE_FILTER, Param(name="after", description="the same as Last-Event-ID")),
+    summary="Stream finished executions as server-sent events",
+    query=(NAMESPACE_FILTER, Param(name="after", description="alternative to the header Last-Event-ID")),
     returns={
         200: ResponseDoc(
-            "events until one side hangs up",
+            "events until one side closes the connection",
             {"type": "string", "description": "server-sent events"},
             type=EVENT_STREAM,
         )
@@ -139,7 +140,7 @@ def position_of(item: Execution | Span) -> Position:
     is_stream=True,
 )
 async def events(context: RequestContext) -> web.StreamResponse:
-    """What ends from now on, or since the event that the client saw last."""
+    """Stream executions and spans as they end, from now on or since the event in Last-Event-ID."""
     store = context.api.store
     after = _read_last_event(context) or (await store.clock_us() or context.api.clock.now_us(), _LAST_ID)
     with context.api.streams.listen(*_clients(context)) as woken:
@@ -147,7 +148,7 @@ async def events(context: RequestContext) -> web.StreamResponse:
 
 
 async def _feed_chunks(context: RequestContext, feed: EventFeed, woken: asyncio.Event) -> AsyncIterator[bytes]:
-    """Events as they come; a comment now and then shows that the line is open."""
+    """Yield events as they come, and a comment now and then to show that the connection is open."""
     options, loop = context.api.options, asyncio.get_running_loop()
     yield b"retry: 2000\n: welcome\n\n"
     quiet_since = loop.time()
@@ -172,12 +173,12 @@ async def _write_events(context: RequestContext, items: Sequence[Execution | Spa
     for item, data in zip(items, await context.api.service.runs.write_items(items, names), strict=True):
         if not context.is_visible(names[item.job].namespace if item.job in names else None):
             continue
-        at_us, one = position_of(item)
+        at_us, id_ = position_of(item)
         kind = "span" if isinstance(item, Span) else "execution"
         yield b"event: %s\nid: %d-%s\ndata: %s\n\n" % (
             kind.encode(),
             at_us,
-            one.hex().encode(),
+            id_.hex().encode(),
             msgspec.json.encode(data),
         )
 
@@ -188,7 +189,7 @@ def _read_last_event(context: RequestContext) -> Position | None:
         return None
     match = _EVENT_ID.fullmatch(text)
     if match is None:
-        raise Malformed("Last-Event-ID is none of an event of this stream")
+        raise Malformed("invalid Last-Event-ID; send the id of an event of this stream, or leave it out")
     return int(match.group(1)), bytes.fromhex(match.group(2))
 
 
@@ -198,21 +199,25 @@ def _read_last_event(context: RequestContext) -> Position | None:
 @route.get(
     "/executions/{id}/log",
     permission=Permission.VIEW,
-    summary="What an execution wrote, as text",
+    summary="Get the log of an execution as text",
     query=(
-        Param(name="follow", description="stream until it has ended", schema={"type": "boolean", "default": False}),
-        Param(name="task", description="only of this task"),
+        Param(
+            name="follow",
+            description="stream until the execution has finished",
+            schema={"type": "boolean", "default": False},
+        ),
+        Param(name="task", description="only the output of this task"),
         Param(
             name="attempt",
-            description="only of this try, counted from 1",
+            description="only the output of this attempt, counted from 1",
             schema={"type": "integer", "minimum": 0, "maximum": 1_000_000},
         ),
     ),
-    returns={200: ResponseDoc("its output", {"type": "string"}, "hello\n", type="text/plain")},
+    returns={200: ResponseDoc("the output", {"type": "string"}, "hello\n", type="text/plain")},
     is_stream=True,
 )
 async def log(context: RequestContext) -> web.StreamResponse:
-    """What the tries of an execution wrote; with ``follow``, until it has ended."""
+    """Get the output of the attempts of an execution; with `follow`, stream it until the execution has finished."""
     task = context.text("task")
     attempt = context.integer("attempt", 0, low=0, high=1_000_000)
     if task is not None:
@@ -228,15 +233,15 @@ async def log(context: RequestContext) -> web.StreamResponse:
 
 
 async def _check_task(context: RequestContext, task: str) -> None:
-    """Nothing was written by a task that does not exist, either: whoever asks for one is told. Hooks write, too."""
+    """Raise ``NotFound`` for an unknown task. Hooks also write output, under their own names."""
     execution = context.view.execution.id
-    names = {one["name"] for one in (await context.api.service.runs.get_json(execution))["tasks"]}
+    names = {task_["name"] for task_ in (await context.api.service.runs.get_json(execution))["tasks"]}
     if task not in names and all(row.task != task for row in await context.api.store.output(execution)):
-        raise NotFound(f'the execution has no task "{task[:200]}"; it has {", ".join(sorted(names)) or "none"}')
+        raise NotFound(f'the execution has no task "{task[:200]}"; its tasks: {", ".join(sorted(names)) or "none"}')
 
 
 class OutputStream:
-    """Output as text: what was not given out yet, with a line above each try when there are several."""
+    """Output as text: the part that was not sent yet, with a heading per attempt if there are several."""
 
     def __init__(self, task: str | None, attempt: int) -> None:
         self._task, self._attempt = task, attempt
@@ -244,7 +249,7 @@ class OutputStream:
         self._current: tuple[str, int] | None = None
 
     def new_text(self, rows: Sequence[OutputRow]) -> Iterator[str]:
-        """What is new in the rows of an execution."""
+        """Yield the new text in the rows of an execution."""
         selected = [row for row in rows if row.part != PROGRESS and self._is_selected(row)]
         several = len({(row.task, row.number) for row in selected}) > 1
         for row in selected:
@@ -263,12 +268,12 @@ class OutputStream:
 
 
 def _find_appended_text(before: str, after: str) -> str:
-    """What came to a part. The tail moves: what is at its front falls away while its end grows."""
+    """Return the text that was appended to a part. The tail of a log moves: its front is cut while its end grows."""
     if after.startswith(before):
         return after[len(before) :]
     end = before[-200:]
     at = after.rfind(end)
-    return after[at + len(end) :] if at >= 0 else f"\n… some output is left out …\n{after}"
+    return after[at + len(end) :] if at >= 0 else f"\n… some output was omitted …\n{after}"
 
 
 async def _log_chunks(context: RequestContext, text: OutputStream, woken: asyncio.Event) -> AsyncIterator[bytes]:
@@ -286,19 +291,19 @@ async def _log_chunks(context: RequestContext, text: OutputStream, woken: asynci
                 await woken.wait()
 
 
-# --- both
+# --- shared
 
 
 def _clients(context: RequestContext) -> tuple[str, ...]:
-    """Whom a stream counts for: the address, and the principal where clients are told apart."""
+    """Return the names that a stream counts for: the address, and the principal if there is authentication."""
     address = f"the address {context.address_group}"
     return (address,) if context.principal is ANONYMOUS_ADMIN else (context.principal.name, address)
 
 
 async def _send(context: RequestContext, content_type: str, chunks: AsyncIterator[bytes]) -> web.StreamResponse:
-    """Send pieces as they come, until there are no more, nobody takes them, or they cannot be read.
+    """Send chunks as they come, until they end, the client disconnects, or the store is unavailable.
 
-    A client that hears of the end of a stream comes back, and goes on from there.
+    A client that sees the end of a stream reconnects and resumes.
     """
     headers = {**dict(HEADERS), "Content-Type": content_type, "X-Accel-Buffering": "no", **context.headers}
     response = web.StreamResponse(headers=headers)

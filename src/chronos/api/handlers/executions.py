@@ -1,4 +1,4 @@
-"""Executions: list, look at, signal, cancel, replay."""
+"""Executions: list, get, explain, signal, cancel, replay."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
@@ -25,13 +25,16 @@ from chronos.store.contract import ExecutionFilter, JobName, Page
 T = TypeVar("T")
 
 TROUBLED = "troubled"
-_STATUS_ALIASES = {"SUCCESS": "SUCCEEDED"}  # as the guide's paths answer it
-_MAX_PAGES = 20  # that one request may read to find what the caller may see
+_STATUS_ALIASES = {"SUCCESS": "SUCCEEDED", "CANCELLED": "CANCELED"}  # as the guide's paths write it
+_MAX_PAGES = 20  # that one request may read to find visible items
 
 route = RouteTable("Executions")
 STATUS = Param(
     name="status",
-    description="only those; `troubled` is everything that went wrong",
+    description=(
+        "only executions of this status; `troubled` selects all that failed, were missed, were canceled or are stale; "
+        "`cancelled` is accepted for `canceled`"
+    ),
     schema={"type": "string", "enum": [*(status.name.lower() for status in Status), TROUBLED]},
 )
 EXECUTIONS_RESPONSE = {
@@ -39,31 +42,37 @@ EXECUTIONS_RESPONSE = {
         "ExecutionItem",
         examples.EXECUTION,
         examples.SPAN,
-        description="a page; a run of skipped or missed instants is one item of the kind `span`",
+        description="a page; a series of skipped or missed scheduled times is one item of the kind `span`",
     )
 }
 _REASON = {"type": ["string", "null"], "maxLength": 1000}
 REPLAY_BODY = Body.of_fields(
     {
         "reason": _REASON,
-        "from_failed": {"type": ["boolean", "null"], "description": "without the tasks that succeeded before"},
-        "payload": {"description": "instead of the one it had"},
+        "from_failed": {"type": ["boolean", "null"], "description": "skip the tasks that succeeded"},
+        "payload": {"description": "replaces the payload of the original"},
     },
     example={"reason": "the target is back", "from_failed": True},
 )
-REPLAY_RESPONSE = {202: ResponseDoc("it will run", ref("Asked"), examples.REPLAYED)}
+REPLAY_RESPONSE = {202: ResponseDoc("the new execution", ref("Asked"), examples.REPLAYED)}
 
 
 @route.get(
     "/executions",
     permission=Permission.VIEW,
     scope=Scope.SEEN,
-    summary="List executions of all jobs, newest first",
-    query=(LIMIT, CURSOR, STATUS, NAMESPACE_FILTER, Param(name="job", description="only of this job, an id or a name")),
+    summary="List the executions of all jobs, newest first",
+    query=(
+        LIMIT,
+        CURSOR,
+        STATUS,
+        NAMESPACE_FILTER,
+        Param(name="job", description="only executions of this job, an id or a name"),
+    ),
     returns=EXECUTIONS_RESPONSE,
 )
 async def list_executions(context: RequestContext) -> web.StreamResponse:
-    """Newest first, over all jobs."""
+    """List the executions of all jobs, newest first."""
     named = context.text("job")
     job = None if named is None else (await context.find_job(named)).id
     return await list_response(context, read_filter(context, job), check=job is None)
@@ -72,22 +81,22 @@ async def list_executions(context: RequestContext) -> web.StreamResponse:
 @route.get(
     "/executions/{id}",
     permission=Permission.VIEW,
-    summary="Look at an execution: its tasks, their attempts, its report",
+    summary="Get an execution with its tasks, attempts and report",
     returns={200: ResponseDoc("the execution", ref("Execution"), examples.EXECUTION_SHOWN)},
 )
 async def get(context: RequestContext) -> web.StreamResponse:
-    """One execution: tasks, attempts, report."""
+    """Get an execution with its tasks, attempts and report."""
     return json_response(await context.api.service.runs.get_json(context.view.execution.id))
 
 
 @route.get(
     "/executions/{id}/why",
     permission=Permission.VIEW,
-    summary="What happened to an execution, and for what reason",
-    returns={200: ResponseDoc("what was decided, in order", ref("Why"), examples.WHY)},
+    summary="Explain what happened to an execution",
+    returns={200: ResponseDoc("the decisions, in order", ref("Why"), examples.WHY)},
 )
 async def why(context: RequestContext) -> web.StreamResponse:
-    """What happened to an execution, and for what reason."""
+    """Explain what happened to an execution and why. Times in sentences are in the zone of the job."""
     steps = await context.api.service.why.why_execution(context.view.execution.id)
     return json_response({"steps": [write_step(step) for step in steps]})
 
@@ -95,36 +104,38 @@ async def why(context: RequestContext) -> web.StreamResponse:
 @route.post(
     "/executions/{id}/signal",
     permission=Permission.OPERATE,
-    summary="End a wait for a signal",
+    summary="Send a signal to a waiting execution",
     body=Body.of_fields(
         {
             "name": {"type": "string", "minLength": 1, "maxLength": 200},
-            "payload": {"description": "what the one who waits is given"},
+            "payload": {"description": "passed to the task that waits"},
         },
         required=("name",),
         example={"name": "approved", "payload": {"by": "ana"}},
     ),
     returns={
-        202: ResponseDoc("it goes on", ref("Signalled"), {"execution_id": examples.EXECUTION_ID, "signal": "approved"})
+        202: ResponseDoc(
+            "the signal was delivered", ref("Signalled"), {"execution_id": examples.EXECUTION_ID, "signal": "approved"}
+        )
     },
 )
 async def signal(context: RequestContext) -> web.StreamResponse:
-    """End a wait for a signal."""
+    """Send a signal, which ends a wait for it. 409 if the execution does not wait for this signal."""
     body = await context.read_object()
     name = body.text("name", max_bytes=200)
     if not name and not body.problems:
-        body.fault("name", "is missing: say which signal")
+        body.fault("name", "is required; give the name of the signal")
     payload = body.payload()
     body.raise_problems()
     execution = context.view.execution
     if execution.status.final:
-        raise Conflict(f"it has ended already: {execution.status.name.lower()}")
+        raise _already_finished(execution)
     if context.dry_run:
         to_stored_payload(payload)
         return json_response({"dry_run": True, "waiting": execution.status is Status.WAITING})
     taken = await context.api.service.runs.signal(execution.id, name or "", payload, actor=context.actor)
     if not taken:
-        raise Conflict(f'it does not wait for the signal "{name}"')
+        raise Conflict(f'the execution does not wait for the signal "{name}"; see its why for what it waits for')
     return json_response({"execution_id": id_text(execution.id), "signal": name}, status=202)
 
 
@@ -135,21 +146,21 @@ async def signal(context: RequestContext) -> web.StreamResponse:
     body=Body.of_fields({"reason": _REASON}, example={"reason": "started by mistake"}),
     returns={
         202: ResponseDoc(
-            "`canceled`; or `running`, when it was asked to stop",
+            "`canceled`, or `running` if the execution was asked to stop",
             ref("Cancelled"),
             {"execution_id": examples.EXECUTION_ID, "status": "canceled"},
         )
     },
 )
 async def cancel(context: RequestContext) -> web.StreamResponse:
-    """Cancel an execution: what has not started ends now, what runs is asked to stop."""
+    """Cancel an execution. One that has not started is canceled immediately; a running one is asked to stop."""
     body = await context.read_object()
     reason = body.text("reason", max_bytes=1_000)
     body.raise_problems()
     execution = context.view.execution
     if context.dry_run:
-        if execution.status.final and execution.status is not Status.CANCELED:  # as often as one likes
-            raise Conflict(f"it has ended already: {execution.status.name.lower()}")
+        if execution.status.final and execution.status is not Status.CANCELED:  # canceling twice is allowed
+            raise _already_finished(execution)
         planned = Status.RUNNING if execution.status is Status.RUNNING else Status.CANCELED
         answer = {"dry_run": True, "execution_id": id_text(execution.id), "status": planned.name.lower()}
         return json_response(answer)
@@ -160,7 +171,7 @@ async def cancel(context: RequestContext) -> web.StreamResponse:
 @route.post(
     "/executions/{id}/replay",
     permission=Permission.OPERATE,
-    summary="Run an execution again, as a new one",
+    summary="Replay an execution as a new one",
     body=REPLAY_BODY,
     returns=REPLAY_RESPONSE,
     idempotent_by_key=True,
@@ -183,11 +194,11 @@ async def replay(context: RequestContext) -> web.StreamResponse:
     return accepted_response(context, execution_request, replayed=first)
 
 
-# --- shared with other nouns
+# --- shared with other handlers
 
 
 async def read_replay_body(context: RequestContext) -> tuple[str | None, bool, Any]:
-    """What the body of a replay says: reason, from_failed, payload."""
+    """Read the body of a replay: reason, from_failed, payload."""
     body = await context.read_object()
     reason = body.text("reason", max_bytes=4_000)
     from_failed = body.boolean("from_failed") or False
@@ -197,16 +208,16 @@ async def read_replay_body(context: RequestContext) -> tuple[str | None, bool, A
 
 
 def replay_dry_run_response(first: Execution) -> web.Response:
-    """The answer of a dry run."""
+    """Return the response to a dry run of a replay."""
     if not first.status.final:
-        raise Conflict(f"it is {first.status.name.lower()}; wait for its end, or cancel it")
+        raise Conflict(f"the execution is still {first.status.name.lower()}; wait until it finishes, or cancel it")
     return json_response({"dry_run": True, "replay_of": id_text(first.id)})
 
 
 def accepted_response(
     context: RequestContext, execution_request: Triggered, *, replayed: Execution | None = None
 ) -> web.Response:
-    """An execution that was asked for, now or, with the same key, before; ``again``: which one it repeats."""
+    """Return a requested execution, new or created earlier with the same key. ``replayed`` is the replay's original."""
     context.requested_execution = execution_request.id
     id_ = id_text(execution_request.id)
     answer: dict[str, Any] = {
@@ -221,7 +232,7 @@ def accepted_response(
 
 
 def read_filter(context: RequestContext, job: bytes | None) -> ExecutionFilter:
-    """Which executions the query asks for."""
+    """Read the filter of a list of executions."""
     text = context.text("status")
     if text is None:
         return ExecutionFilter(job=job)
@@ -231,11 +242,11 @@ def read_filter(context: RequestContext, job: bytes | None) -> ExecutionFilter:
         return ExecutionFilter(job=job, status=Status[_STATUS_ALIASES.get(text.upper(), text.upper())])
     except KeyError:
         allowed = ", ".join((*(status.name.lower() for status in Status), TROUBLED))
-        raise Malformed(f'the status "{text[:64]}" is none of {allowed}') from None
+        raise Malformed(f'invalid status "{text[:64]}"; use one of {allowed}') from None
 
 
 async def list_response(context: RequestContext, where: ExecutionFilter, *, check: bool) -> web.Response:
-    """A page of executions; where ``check``, without those of namespaces that the caller does not see."""
+    """Return a page of executions. With ``check``, those in namespaces that the caller may not see are left out."""
     runs, store, cursor = context.api.service.runs, context.api.store, read_id_cursor(context.text("cursor"))
     if not check or context.sees_everything:
         page = await runs.list_json(where, limit=context.limit, cursor=cursor)
@@ -262,7 +273,7 @@ async def collect_visible_page(
     limit: int,
     cursor: bytes | None,
 ) -> Page[T]:
-    """A page of what may be kept, out of as many pages as one request may read; it may be short, with more behind."""
+    """Read pages until ``limit`` visible items are found. The result may be shorter and still have a cursor."""
     kept: list[T] = []
     for _ in range(_MAX_PAGES):
         page = await read(limit - len(kept), cursor)
@@ -274,13 +285,18 @@ async def collect_visible_page(
 
 
 def write_step(step: WhyStep) -> dict[str, Any]:
-    """One decision."""
+    """Write one step of an explanation."""
     return {"at": rfc3339(step.at_us), "verdict": step.verdict.value, "sentence": hide_userinfo(step.sentence)}
 
 
 def read_execution_id(text: str) -> bytes:
-    """The id in a path; anything else names nothing."""
+    """Read the id in a path. Raises ``NotFound`` if it is not an id."""
     found = read_id(text)
     if found is None:
-        raise NotFound(f'there is no execution "{text[:200]}"')
+        raise NotFound(f'execution "{text[:200]}" not found; use the id of an execution')
+
     return found
+
+
+def _already_finished(execution: Execution) -> Conflict:
+    return Conflict(f"the execution has already ended: {execution.status.name.lower()}")

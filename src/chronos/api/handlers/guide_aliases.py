@@ -1,6 +1,6 @@
-"""The same jobs under the paths and names that the job schedulers' guide uses: ``/api/jobs``, ``job_id``, …
+"""Aliases of routes under the paths and names of the job schedulers' guide: ``/api/jobs``, ``job_id``, …
 
-Each route is one of the API's own, whose answer gets the guide's names in addition.
+Each alias calls one of the API's own handlers and adds the guide's names to its response.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ _STATUS_NAMES = {"succeeded": "SUCCESS"}
 
 
 def with_job_names(job: dict[str, Any]) -> dict[str, Any]:
-    """A job with the guide's names."""
+    """Add the guide's names to a job."""
     translated = job | {
         "job_id": job.get("id"),
         "status": str(job.get("state", "")).upper(),
@@ -32,7 +32,7 @@ def with_job_names(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def with_execution_names(execution: dict[str, Any]) -> dict[str, Any]:
-    """An execution with the guide's names."""
+    """Add the guide's names to an execution."""
     status = str(execution.get("status", ""))
     return execution | {
         "execution_id": execution.get("id", execution.get("execution_id")),
@@ -60,6 +60,7 @@ def _translated(handler: Handler, translate: Translate) -> Handler:
             response.body = msgspec.json.encode(translate(msgspec.json.decode(response.body)))
         return response
 
+    translated.__doc__ = handler.__doc__
     return translated
 
 

@@ -1,4 +1,4 @@
-"""Asking something of a job: run it, run what it missed, say when it runs and why it did or did not."""
+"""Runs of a job: trigger, backfill, next runs, executions, explanation."""
 
 from aiohttp import web
 
@@ -21,38 +21,38 @@ from chronos.service.run_requests import to_stored_payload
 from chronos.service.serializers import id_text
 
 route = RouteTable("Executions")
-_REASON = {"type": ["string", "null"], "maxLength": 1000, "description": "why, for those who look later"}
+_REASON = {"type": ["string", "null"], "maxLength": 1000, "description": "recorded with the run"}
 _INSTANT = {"type": "string", "format": "date-time"}
-_DRY_RUN_RESPONSE = ResponseDoc("of a dry run: what would be asked for", ref("Anything"), {"dry_run": True})
+_DRY_RUN_RESPONSE = ResponseDoc("the result of a dry run", ref("Anything"), {"dry_run": True})
 
 
 @route.post(
     "/jobs/{ref}/trigger",
     permission=Permission.OPERATE,
-    summary="Run a job now",
+    summary="Trigger a job: run it now",
     body=Body.of_fields(
         {
-            "payload": {"description": "instead of the job's own"},
+            "payload": {"description": "replaces the payload of the job"},
             "at": {
                 "type": ["string", "null"],
                 "format": "date-time",
-                "description": "the past instant that the run stands for",
+                "description": "the past time that the run stands for",
             },
             "reason": _REASON,
         },
         example={"payload": {"day": "2027-01-01"}, "reason": "asked for by accounting"},
     ),
-    returns={202: ResponseDoc("it will run", ref("Asked"), examples.ASKED), 200: _DRY_RUN_RESPONSE},
+    returns={202: ResponseDoc("the new execution", ref("Asked"), examples.ASKED), 200: _DRY_RUN_RESPONSE},
     idempotent_by_key=True,
     is_rate_limited=True,
 )
 async def trigger(context: RequestContext) -> web.StreamResponse:
-    """Run a job now, paused or not. The same Idempotency-Key answers the same execution."""
+    """Run a job now, even if it is paused. The same Idempotency-Key returns the same execution."""
     body = await context.read_object()
     payload = body.payload()
     at_us = body.instant_us("at")
     if at_us is not None and at_us > context.api.clock.now_us():
-        message = "is still to come, and a trigger runs now; save a job with that schedule instead"
+        message = "is in the future, but a trigger runs now; save a job with that schedule instead"
         body.fault("at", message)
     reason = body.text("reason", max_bytes=4_000)
     body.raise_problems()
@@ -73,7 +73,7 @@ async def trigger(context: RequestContext) -> web.StreamResponse:
 @route.post(
     "/jobs/{ref}/backfill",
     permission=Permission.OPERATE,
-    summary="Run the instants of a past range",
+    summary="Backfill a job: run the scheduled times of a past range",
     body=Body.of_fields(
         {"from": _INSTANT, "to": _INSTANT, "reason": _REASON},
         required=("from", "to"),
@@ -81,7 +81,7 @@ async def trigger(context: RequestContext) -> web.StreamResponse:
     ),
     returns={
         202: ResponseDoc(
-            "they will run; `next_from` says where to go on when there were too many for one request",
+            "the new executions; if not all fit into one request, continue from `next_from`",
             ref("Backfilled"),
             examples.BACKFILLED,
         ),
@@ -91,13 +91,13 @@ async def trigger(context: RequestContext) -> web.StreamResponse:
     is_rate_limited=True,
 )
 async def backfill(context: RequestContext) -> web.StreamResponse:
-    """Run the instants of a past range, both ends included."""
+    """Run the scheduled times of a past range, both ends included, oldest first."""
     body = await context.read_object()
     from_us, to_us = body.instant_us("from", required=True), body.instant_us("to", required=True)
     if from_us is not None and to_us is not None and from_us > to_us:
-        body.fault("to", "is before from; a backfill goes from a past instant to a later one")
+        body.fault("to", "is before from; a backfill goes from an earlier time to a later one")
     elif to_us is not None and to_us > context.api.clock.now_us():
-        body.fault("to", "is still to come; a backfill ends at an instant that has passed")
+        body.fault("to", "is in the future; a backfill ends in the past")
     reason = body.text("reason", max_bytes=4_000)
     body.raise_problems()
     assert from_us is not None
@@ -131,17 +131,17 @@ async def backfill(context: RequestContext) -> web.StreamResponse:
     "/jobs/{ref}/next",
     permission=Permission.VIEW,
     tag="Jobs",
-    summary="When a job runs next",
+    summary="List the next scheduled times of a job",
     query=(
         Param(
             name="count",
-            description="how many instants",
+            description="the number of scheduled times",
             schema={"type": "integer", "minimum": 1, "maximum": MAX_PREVIEW, "default": 10},
         ),
     ),
     returns={
         200: ResponseDoc(
-            "instants; none while it is not active",
+            "the scheduled times; none unless the job is active",
             {
                 "type": "object",
                 "required": ["items"],
@@ -152,7 +152,7 @@ async def backfill(context: RequestContext) -> web.StreamResponse:
     },
 )
 async def next_runs(context: RequestContext) -> web.StreamResponse:
-    """When a job runs next."""
+    """List the next scheduled times of a job."""
     count = context.integer("count", 10, low=1, high=MAX_PREVIEW)
     runs_us = await context.api.service.jobs.next_runs(id_text(context.job.id), count)
     return json_response({"items": [rfc3339(us) for us in runs_us]})
@@ -166,7 +166,7 @@ async def next_runs(context: RequestContext) -> web.StreamResponse:
     returns=EXECUTIONS_RESPONSE,
 )
 async def executions(context: RequestContext) -> web.StreamResponse:
-    """The executions of a job, newest first."""
+    """List the executions of a job, newest first."""
     return await list_response(context, read_filter(context, context.job.id), check=False)
 
 
@@ -174,11 +174,16 @@ async def executions(context: RequestContext) -> web.StreamResponse:
     "/jobs/{ref}/why",
     permission=Permission.VIEW,
     tag="Jobs",
-    summary="Why a job ran, or did not",
-    query=(Param(name="at", description="the instant; the last ones and the next without it", schema=_INSTANT),),
-    returns={200: ResponseDoc("what was decided, in order", ref("Why"), examples.WHY)},
+    summary="Explain why a job ran or did not run",
+    query=(
+        Param(name="at", description="the time to explain; by default the last runs and the next", schema=_INSTANT),
+    ),
+    returns={200: ResponseDoc("the decisions, in order", ref("Why"), examples.WHY)},
 )
 async def why(context: RequestContext) -> web.StreamResponse:
-    """Why a job ran or did not run at an instant; without one, its last instants and the next."""
+    """Explain why a job ran or did not run at a time; by default, explain its last runs and the next one.
+
+    Times in sentences are in the zone of the job.
+    """
     steps = await context.api.service.why.why(id_text(context.job.id), context.instant_us("at"))
     return json_response({"steps": [write_step(step) for step in steps]})

@@ -1,4 +1,4 @@
-"""Which jobs are meant: the same parameters list jobs and choose those that something is done to."""
+"""Job selection: the parameters that list jobs also select the jobs of a bulk action."""
 
 from dataclasses import dataclass
 
@@ -12,25 +12,25 @@ from chronos.store.contract import JobFilter, Page
 ALL_NAMESPACES = "*"
 MAX_TAGS = 20
 _PAGE = 1_000
-_MAX_PAGES = 100  # that are looked through for jobs with further tags
+_MAX_PAGES = 100  # that one request may search for jobs with several tags
 
-Tag = tuple[str, str | None]  # key, and its value where that matters
+Tag = tuple[str, str | None]  # a key, and its value or None for any value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSelection:
-    """What the store looks for, and the further tags that a job has to have as well."""
+    """The filter for the store, and further tags that a job must have."""
 
     where: JobFilter
     more_tags: tuple[Tag, ...] = ()
 
     @property
     def narrows(self) -> bool:
-        """Whether it leaves anything out of the namespace."""
+        """Whether the selection excludes any job of its namespace."""
         return self.where != JobFilter(namespace=self.where.namespace)
 
     async def page(self, context: RequestContext, limit: int, cursor: bytes | None) -> Page[Job]:
-        """Jobs by namespace and name; fewer than there is room for where some lack a further tag."""
+        """Return a page of jobs by namespace and name. It may be short if jobs lack a further tag."""
         page = await context.api.service.jobs.list(self.where, limit=limit, cursor=cursor)
         return (
             Page(items=[job for job in page.items if self._has_more_tags(job)], cursor=page.cursor)
@@ -39,7 +39,7 @@ class JobSelection:
         )
 
     async def all(self, context: RequestContext, limit: int) -> list[Job] | None:
-        """Every job; None: they are more than this."""
+        """Return every selected job, or None if there are more than ``limit``."""
         jobs: list[Job] = []
         cursor: bytes | None = None
         for _ in range(_MAX_PAGES):
@@ -50,9 +50,7 @@ class JobSelection:
             if page.cursor is None:
                 return jobs
             cursor = page.cursor
-        raise Malformed(
-            f"more than {_MAX_PAGES * _PAGE:,} jobs would have to be looked through; name the rarest tag first"
-        )
+        raise Malformed(f"more than {_MAX_PAGES * _PAGE:,} jobs would have to be searched; put the rarest tag first")
 
     def _has_more_tags(self, job: Job) -> bool:
         tags = job.spec.tags
@@ -60,33 +58,33 @@ class JobSelection:
 
 
 def read_selection(context: RequestContext, permission: Permission) -> JobSelection:
-    """What the parameters say; the caller has to have the permission wherever they look."""
-    tags = [_tag(text) for text in context.texts("tag") if text]
+    """Read the selection from the parameters. The caller needs the permission in the selected namespaces."""
+    tags = [_read_tag(text) for text in context.texts("tag") if text]
     if len(tags) > MAX_TAGS:
-        raise Malformed(f'the parameter "tag" stands there {len(tags)} times, allowed {MAX_TAGS}')
+        raise Malformed(f'parameter "tag" is given {len(tags)} times, allowed {MAX_TAGS}')
     where = JobFilter(
-        namespace=_namespace(context, permission),
+        namespace=_read_namespace(context, permission),
         prefix=context.text("prefix") or "",
         contains=context.text("q") or "",
         tag=tags[0] if tags else None,
-        state=_state(context.text("state")),
+        state=_read_state(context.text("state")),
         owner=context.text("owner"),
     )
     return JobSelection(where=where, more_tags=tuple(tags[1:]))
 
 
-def _namespace(context: RequestContext, permission: Permission) -> str | None:
-    """Which namespace; a star stands for all of them."""
+def _read_namespace(context: RequestContext, permission: Permission) -> str | None:
+    """Return the selected namespace; None for ``*``, all namespaces."""
     if context.text("namespace") != ALL_NAMESPACES:
         context.require(context.namespace, permission)
         return context.namespace
     if not context.principal.may(permission):
-        raise make_forbidden(context.principal, permission, "in all namespaces; name one of yours")
+        raise make_forbidden(context.principal, permission, everywhere=True)
     return None
 
 
-def _tag(text: str) -> Tag:
-    """``key`` or ``key=value`` (also with a colon)."""
+def _read_tag(text: str) -> Tag:
+    """Read ``key``, ``key=value`` or ``key:value``."""
     for separator in "=:":
         key, jobs, value = text.partition(separator)
         if jobs:
@@ -94,29 +92,29 @@ def _tag(text: str) -> Tag:
     return text, None
 
 
-def _state(text: str | None) -> JobState | None:
+def _read_state(text: str | None) -> JobState | None:
     if text is None:
         return None
     try:
         return JobState[text.upper()]
     except KeyError:
         allowed = ", ".join(state.name.lower() for state in JobState)
-        raise Malformed(f'the state "{text[:64]}" is none of {allowed}') from None
+        raise Malformed(f'invalid state "{text[:64]}"; use one of {allowed}') from None
 
 
 SELECTION = (
-    Param(name="q", description="text that is part of the name"),
-    Param(name="prefix", description="text that the name begins with"),
+    Param(name="q", description="part of the name"),
+    Param(name="prefix", description="the start of the name"),
     Param(
         name="tag",
-        description="`key` or `key=value`; given many times, a job has to have all of them",
+        description="`key` or `key=value`; if repeated, a job must have all of them",
         schema={"type": "array", "items": {"type": "string"}, "maxItems": MAX_TAGS},
     ),
     Param(
         name="state",
-        description="only those in this state",
+        description="only jobs in this state",
         schema={"type": "string", "enum": [state.name.lower() for state in JobState]},
     ),
-    Param(name="owner", description="only those that this owner applied"),
-    Param(name="namespace", description='"default" without it; `*` is all of them'),
+    Param(name="owner", description="only jobs of this owner"),
+    Param(name="namespace", description='"default" if not given; `*` selects all namespaces'),
 )

@@ -1,4 +1,4 @@
-"""Switching a job: enable and disable, pause and resume."""
+"""Changes of a job's state: enable, disable, pause, resume."""
 
 from aiohttp import web
 
@@ -15,58 +15,58 @@ _NO_FIELDS = Body.of_fields({}, example={})
 _WITH_REASON = Body.of_fields(
     {"reason": {"type": ["string", "null"], "maxLength": 1000}}, example={"reason": "the target is being moved"}
 )
-_CHANGED = {200: ResponseDoc("the job as it is now", ref("Job"), examples.JOB)}
+_CHANGED = {200: ResponseDoc("the job after the change", ref("Job"), examples.JOB)}
 
 
 @route.post(
     "/jobs/{ref}/enable",
     permission=Permission.OPERATE,
-    summary="Switch a job on, from now",
+    summary="Enable a job",
     body=_NO_FIELDS,
     returns=_CHANGED,
     honours_if_match=True,
 )
 async def enable(context: RequestContext) -> web.StreamResponse:
-    """Switch a job on, from now."""
+    """Enable a job. Its schedule counts from now."""
     return await _change(context, StateChange.ENABLE)
 
 
 @route.post(
     "/jobs/{ref}/disable",
     permission=Permission.OPERATE,
-    summary="Switch a job off: it has no instants until it is enabled",
+    summary="Disable a job",
     body=_WITH_REASON,
     returns=_CHANGED,
     honours_if_match=True,
 )
 async def disable(context: RequestContext) -> web.StreamResponse:
-    """Switch a job off: no instants at all."""
+    """Disable a job. It has no scheduled times until it is enabled."""
     return await _change(context, StateChange.DISABLE, takes_reason=True)
 
 
 @route.post(
     "/jobs/{ref}/pause",
     permission=Permission.OPERATE,
-    summary="Hold a job: its instants pass and are recorded as skipped",
+    summary="Pause a job",
     body=_WITH_REASON,
     returns=_CHANGED,
     honours_if_match=True,
 )
 async def pause(context: RequestContext) -> web.StreamResponse:
-    """Hold a job."""
+    """Pause a job. Its scheduled times pass and are recorded as skipped."""
     return await _change(context, StateChange.PAUSE, takes_reason=True)
 
 
 @route.post(
     "/jobs/{ref}/resume",
     permission=Permission.OPERATE,
-    summary="Let a paused job go on",
+    summary="Resume a paused job",
     body=_NO_FIELDS,
     returns=_CHANGED,
     honours_if_match=True,
 )
 async def resume(context: RequestContext) -> web.StreamResponse:
-    """Let it go on."""
+    """Resume a paused job."""
     return await _change(context, StateChange.RESUME)
 
 

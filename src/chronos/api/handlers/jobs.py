@@ -1,4 +1,4 @@
-"""Jobs: create, list, look at, replace, change in part, delete."""
+"""Jobs: create, list, get, replace, patch, delete."""
 
 import hashlib
 from functools import partial
@@ -45,13 +45,13 @@ from chronos.service.serializers import Draft, InvalidJob, Problem, id_text, wri
 from chronos.service.serializers.identifiers import read_id
 
 MERGE_PATCH = "application/merge-patch+json"
-_LARGE = 16 << 10  # bytes of a job as it is stored
-_MAX_RACES = 50  # times that somebody else may be faster than a patch that names no version
+_LARGE = 16 << 10  # bytes of a stored job that is read in a thread
+_MAX_RACES = 50  # lost races before a patch without a version gives up
 
 route = RouteTable("Jobs")
 _JOB_RESPONSE = ResponseDoc("the job, with its ETag", ref("Job"), examples.JOB)
-_REPLACED_RESPONSE = ResponseDoc("the job as it is now", ref("JobOrSaved"), examples.JOB)
-_DRY_RUN_RESPONSE = ResponseDoc("of a dry run: what would become of it", ref("JobOrSaved"), examples.JOB)
+_REPLACED_RESPONSE = ResponseDoc("the job after the change", ref("JobOrSaved"), examples.JOB)
+_DRY_RUN_RESPONSE = ResponseDoc("the result of a dry run", ref("JobOrSaved"), examples.JOB)
 
 
 @route.post(
@@ -66,7 +66,7 @@ _DRY_RUN_RESPONSE = ResponseDoc("of a dry run: what would become of it", ref("Jo
     is_rate_limited=True,
 )
 async def create(context: RequestContext) -> web.StreamResponse:
-    """A new job. What was sent before with the same Idempotency-Key is answered by the job that it created then."""
+    """Create a job. A repeated request with the same Idempotency-Key returns the job that the first one created."""
     data = await context.json()
     service = context.api.service
     draft = await context.run(partial(service.jobs.read, data, namespace=context.namespace))
@@ -86,12 +86,12 @@ async def create(context: RequestContext) -> web.StreamResponse:
     "/jobs",
     permission=Permission.VIEW,
     scope=Scope.BODY,
-    summary="List jobs, by name",
+    summary="List jobs by name",
     query=(LIMIT, CURSOR, *SELECTION),
     returns={200: ResponseDoc.page_of("Job", examples.JOB)},
 )
 async def list_jobs(context: RequestContext) -> web.StreamResponse:
-    """By namespace and name."""
+    """List jobs by namespace and name, each with its last execution."""
     selection = read_selection(context, Permission.VIEW)
     page = await selection.page(context, context.limit, read_name_cursor(context.text("cursor")))
     last = await context.api.service.runs.latest_json(page.items)
@@ -102,11 +102,11 @@ async def list_jobs(context: RequestContext) -> web.StreamResponse:
 @route.get(
     "/jobs/{ref}",
     permission=Permission.VIEW,
-    summary="Look at a job",
+    summary="Get a job",
     returns={200: _JOB_RESPONSE},
 )
 async def get(context: RequestContext) -> web.StreamResponse:
-    """One job, by id or name."""
+    """Get a job by id or name, with its last execution."""
     return await job_response(context, context.job)
 
 
@@ -117,12 +117,12 @@ async def get(context: RequestContext) -> web.StreamResponse:
     summary="Create or replace a job",
     query=(NAMESPACE,),
     body=Body(ref("JobFields"), examples.JOB_INPUT),
-    returns={200: _REPLACED_RESPONSE, 201: ResponseDoc("it was created", ref("Job"), examples.JOB)},
+    returns={200: _REPLACED_RESPONSE, 201: ResponseDoc("the new job", ref("Job"), examples.JOB)},
     honours_if_match=True,
     is_rate_limited=True,
 )
 async def put(context: RequestContext) -> web.StreamResponse:
-    """The job of a name becomes what the body says; it is created when there is none."""
+    """Replace the definition of a job, or create the job if it does not exist."""
     ref_text = context.path("ref")
     data = await context.json()
     existing = await _find_existing(context, ref_text)
@@ -136,12 +136,12 @@ async def put(context: RequestContext) -> web.StreamResponse:
     draft = await context.run(partial(context.api.service.jobs.read, data, namespace=namespace))
     _check_identity(draft, name, namespace)
     if context.request.headers.get("If-None-Match", "").strip() == "*" and existing is not None:
-        raise StaleVersion(f'a job named "{name}" exists already')
+        raise StaleVersion(f'job "{name}" already exists; leave If-None-Match out to replace it')
     check_readonly_fields(data, draft, existing, context.api.clock.now_us())
     version = read_sent_version(data)
     if existing is None and version is not None:
         raise Conflict(
-            f'"{name}" does not exist (any more): you have version {version}; leave it out to create the job'
+            f'job "{name}" not found, but you sent version {version}; leave the version out to create the job'
         )
     return await _replace(context, draft, existing, version=version)
 
@@ -149,21 +149,21 @@ async def put(context: RequestContext) -> web.StreamResponse:
 @route.patch(
     "/jobs/{ref}",
     permission=Permission.ADMINISTER,
-    summary="Change some fields of a job (merge patch)",
+    summary="Change some fields of a job",
     body=Body(ref("JobPatch"), {"schedule": "0 10 * * *", "description": None}, types=(MERGE_PATCH, JSON)),
     returns={200: _REPLACED_RESPONSE},
     honours_if_match=True,
     is_rate_limited=True,
 )
 async def patch(context: RequestContext) -> web.StreamResponse:
-    """Change some fields of a job (RFC 7396): null takes a field away."""
+    """Change some fields of a job with a merge patch (RFC 7396). Null removes a field."""
     changes = await context.json()
     if not isinstance(changes, dict):
-        raise Malformed("a merge patch is an object with the fields to change")
+        raise Malformed("a merge patch must be an object with the fields to change")
     jobs = context.api.service.jobs
     for race in range(_MAX_RACES):
         job = context.job
-        ensure_readable(job.spec)  # else all that is not sent would be lost
+        ensure_readable(job.spec)  # otherwise the fields that are not sent would be lost
         merged = partial(_read_merged_draft, jobs, job, changes)
         draft = await context.run(merged, is_large=context.has_large_body or _is_large(job))
         _check_identity(draft, job.name, job.namespace)
@@ -182,11 +182,11 @@ async def patch(context: RequestContext) -> web.StreamResponse:
     "/jobs/{ref}",
     permission=Permission.ADMINISTER,
     summary="Delete a job; its history remains",
-    returns={200: ResponseDoc("the job as it was", ref("Job"), examples.JOB)},
+    returns={200: ResponseDoc("the deleted job", ref("Job"), examples.JOB)},
     honours_if_match=True,
 )
 async def delete(context: RequestContext) -> web.StreamResponse:
-    """Delete a job; its history remains. Answers what it was."""
+    """Delete a job and return it. Its history remains."""
     job = context.job
     expect = await read_expected_version(context, job)
     if not context.dry_run:
@@ -208,10 +208,10 @@ async def _replace(
     is_based_on_existing: bool = False,
     version: int | None = None,
 ) -> web.StreamResponse:
-    """Save a draft over what is there. What was made from a version is saved over that one only.
+    """Save a draft over the existing job. A draft that is based on a version is saved over that version only.
 
-    Who sends an Idempotency-Key with an old version, and says just what is there already, has said it before and was
-    not answered: that is no conflict.
+    A request with an Idempotency-Key and an old version whose draft equals the current job is a retry, not a conflict:
+    its first response was lost.
     """
     require_save(context, draft)
     try:
@@ -239,27 +239,27 @@ async def _replace(
 
 
 async def _is_unchanged(context: RequestContext, draft: Draft) -> bool:
-    """Whether saving a draft would change nothing."""
+    """Return whether saving the draft would change nothing."""
     [planned] = await context.api.service.job_saver.save([draft], actor=context.actor, dry_run=True)
     return not (planned.changed or planned.created)
 
 
 async def _to_conflict(context: RequestContext, job: Job) -> Exception:
-    """Somebody was faster: 412 for those who said what they know, 409 for the others."""
+    """Return the error after a lost race: 412 if the client sent If-Match, 409 otherwise."""
     current = (await context.api.store.jobs_by_id([job.id])).get(job.id)
     if current is None:
         return (
-            StaleVersion(f'"{job.name}" does not exist any more')
+            StaleVersion(f'job "{job.name}" was deleted since you read it')
             if read_if_match(context)
-            else NotFound(f'no job "{job.name}"')
+            else NotFound(f'job "{job.name}" not found')
         )
     if read_if_match(context) is not None:
         return await make_stale_error(context, current, [str(job.version)])
-    return Conflict(f'"{job.name}" changed meanwhile, to version {current.version}; read it again')
+    return Conflict(f'"{job.name}" was changed meanwhile to version {current.version}; read it again')
 
 
 async def _find_existing(context: RequestContext, ref_text: str) -> Job | None:
-    """The job that a PUT addresses; an id has to be there, a name need not."""
+    """Find the job of a PUT. An id must exist; a name need not."""
     try:
         job = await context.api.service.jobs.get(ref_text, context.namespace)
     except NotFound:
@@ -267,7 +267,7 @@ async def _find_existing(context: RequestContext, ref_text: str) -> Job | None:
             raise
         return None
     if not context.principal.sees(job.namespace):
-        raise NotFound(f'there is no job "{ref_text[:200]}" in the namespace "{context.namespace}"')
+        raise NotFound(f'job "{ref_text[:200]}" not found in the namespace "{context.namespace}"')
     context.require(job.namespace)
     return job
 
@@ -275,10 +275,10 @@ async def _find_existing(context: RequestContext, ref_text: str) -> Job | None:
 async def _read_saved(context: RequestContext, saved: SavedJob) -> Job:
     if saved.job is not None:
         return saved.job
-    found = (await context.api.store.jobs_by_id([saved.job_id])).get(saved.job_id)
-    if found is None:
-        raise NotFound(f'"{saved.name}" was saved, and deleted by somebody else since')
-    return found
+    job = (await context.api.store.jobs_by_id([saved.job_id])).get(saved.job_id)
+    if job is None:
+        raise NotFound(f'"{saved.name}" was saved, but another client has deleted it since')
+    return job
 
 
 def _read_merged_draft(jobs: JobService, job: Job, changes: dict[str, Any]) -> Draft:
@@ -286,23 +286,25 @@ def _read_merged_draft(jobs: JobService, job: Job, changes: dict[str, Any]) -> D
 
 
 def _is_large(job: Job) -> bool:
-    """Whether reading a job again takes long."""
+    """Return whether reading the job again takes long."""
     return len(msgspec.json.encode(job.spec)) > _LARGE
 
 
 def _idempotency_key(context: RequestContext, data: Any) -> str | None:
-    """The client's key for creating just this: with another body it is another request."""
+    """Return the client's key, scoped to this body: the same key with another body is another request."""
     if context.idempotency is None:
         return None
     return context.key_for("create", hashlib.sha256(msgspec.json.encode(data, order="sorted")).digest())
 
 
 def _check_identity(draft: Draft, name: str, namespace: str) -> None:
-    """A job keeps its name: it is what links its history."""
+    """Raise ``InvalidJob`` if the draft changes the name or namespace, which link a job to its history."""
     problems: list[Problem] = []
     if draft.name != name:
-        problems.append(Problem("/name", f'is "{draft.name}", and the path names "{name}"; a job keeps its name'))
+        problems.append(Problem("/name", f'is "{draft.name}", but the path has "{name}"; a job cannot be renamed'))
     if draft.namespace != namespace:
-        problems.append(Problem("/namespace", f'is "{draft.namespace}", and the job is in "{namespace}"'))
+        problems.append(
+            Problem("/namespace", f'is "{draft.namespace}", but the job is in "{namespace}"; a job cannot be moved')
+        )
     if problems:
         raise InvalidJob(problems, name=name)

@@ -1,8 +1,8 @@
-"""What an answer says of a job besides what the job is told to be: its id, version, state and so on, when it is sent.
+"""Read-only fields (id, version, state, created_at, …) in a request body.
 
-What GET answered may be sent back as it is, and what time alone has changed since is no matter. But a value that is not
-so, and will not become so, is refused: nobody who sends ``"state": "paused"`` shall believe that the job is paused.
-A new job may be a copy of one that is elsewhere: of what that was, only its state would be missed.
+Clients may send back what GET returned; values that merely went stale are ignored. A value that contradicts the server
+is rejected, so that sending ``{"state": "paused"}`` never looks like it paused the job. For a new job, which may be a
+copy of another one, only the state is checked.
 """
 
 from collections.abc import Mapping
@@ -14,11 +14,11 @@ from chronos.service.serializers import Draft, InvalidJob, Problem, id_text, rea
 
 _CHECKED = frozenset(("id", "state", "note", "created_at", "paused_at", "next_run_at"))
 _PERMANENT = ("id", "version", "state", "created_at")
-_STATE_HINT = "no field to change: pause, resume, enable and disable switch a job"
+_STATE_HINT = "read-only; use pause, resume, enable or disable"
 
 
 def check_readonly_fields(sent: Any, draft: Draft, existing: Job | None, now_us: int) -> None:
-    """Raise ``InvalidJob`` for what is said of a job and is not so. Its version is left to ``read_sent_version``."""
+    """Raise ``InvalidJob`` for read-only fields that contradict the job. ``read_sent_version`` handles the version."""
     if existing is None:
         check_state(sent, draft, None)
         return
@@ -35,30 +35,28 @@ def check_readonly_fields(sent: Any, draft: Draft, existing: Job | None, now_us:
 
 
 def check_state(sent: Any, draft: Draft, existing: Job | None) -> None:
-    """The same of its state alone."""
+    """Raise ``InvalidJob`` if the sent state contradicts the job."""
     if problems := _check_state(sent if isinstance(sent, Mapping) else {}, draft, existing):
         raise InvalidJob(problems, name=draft.name)
 
 
 def has_unusual_state(sent: Any, draft: Draft) -> bool:
-    """Whether a job is said to be in a state which it would not have if it were new."""
+    """Return whether the sent state differs from the one that a new job would have."""
     return isinstance(sent, Mapping) and sent.get("state") not in (None, _state_name(_state_if_new(draft)))
 
 
 def check_kept(changes: Mapping[str, Any], name: str) -> None:
-    """Raise ``InvalidJob`` for a patch that takes away what every job has."""
+    """Raise ``InvalidJob`` for a patch that removes a field which every job has."""
     removed = [field for field in _PERMANENT if field in changes and changes[field] is None]
     if removed:
-        raise InvalidJob(
-            [Problem(f"/{field}", "is the server's, and cannot be taken away") for field in removed], name=name
-        )
+        raise InvalidJob([Problem(f"/{field}", "is read-only and cannot be removed") for field in removed], name=name)
 
 
 def read_sent_version(sent: Any) -> int | None:
-    """The version that a change says it was made from; None: it says none."""
+    """Return the version that a change is based on, or None if it has none."""
     version = sent.get("version") if isinstance(sent, Mapping) else None
     if version is not None and type(version) is not int:
-        raise InvalidJob([Problem("/version", "is no whole number; send the one that was answered, or none")])
+        raise InvalidJob([Problem("/version", "must be an integer; send the version of the response, or leave it out")])
     return version
 
 
@@ -74,13 +72,13 @@ def _check_state(fields: Mapping[str, Any], draft: Draft, existing: Job | None) 
     return [
         Problem(
             "/state",
-            f'is {_format_value(state)}, and the job {verb} "{_state_name(current_state)}"; it is {_STATE_HINT}',
+            f'is {_format_value(state)}, but the job {verb} "{_state_name(current_state)}"; it is {_STATE_HINT}',
         )
     ]
 
 
 def _state_if_new(draft: Draft) -> JobState:
-    """The state in which a new job is right away; one that runs once is done with that."""
+    """Return the state of a new job right after it is saved. One that runs once is then done."""
     if draft.state is JobState.DISABLED:
         return JobState.DISABLED
     return JobState.DONE if (draft.immediate or draft.now) and runs_once(draft.spec) else JobState.ACTIVE
@@ -90,27 +88,27 @@ def _check_id(fields: Mapping[str, Any], existing: Job) -> list[Problem]:
     sent_id = fields.get("id")
     if sent_id is None or (isinstance(sent_id, str) and read_id(sent_id) == existing.id):
         return []
-    return [Problem("/id", f'is {_format_value(sent_id)}, and the job\'s is "{id_text(existing.id)}"; leave it out')]
+    return [
+        Problem("/id", f'is {_format_value(sent_id)}, but the id of the job is "{id_text(existing.id)}"; leave it out')
+    ]
 
 
 def _check_others(fields: Mapping[str, Any], existing: Job, now_us: int) -> list[Problem]:
-    """Facts that people read, and only the server writes."""
+    """Check the other fields that only the server sets."""
     problems: list[Problem] = []
     known = write_job(existing)
     note = fields.get("note")
     if note not in (None, "", known.get("note")):
-        problems.append(Problem("/note", f"is not what is noted; it is {_STATE_HINT}, and take a reason"))
+        problems.append(Problem("/note", f"differs from the stored note; it is {_STATE_HINT} with a reason"))
     for name in ("created_at", "paused_at", "next_run_at"):
         if name not in fields or fields[name] == known.get(name):
             continue
         sent_us = read_instant_us(fields[name]) if isinstance(fields[name], str) else None
         if sent_us is not None and name == "next_run_at" and sent_us <= now_us:
-            continue  # it has run since
+            continue  # this run has started since
         actual = known.get(name) or "not set"
         problems.append(
-            Problem(
-                f"/{name}", f"is {_format_value(fields[name])}, and it is {actual}; the server sets it: leave it out"
-            )
+            Problem(f"/{name}", f"is {_format_value(fields[name])}, but it is {actual}; it is read-only, leave it out")
         )
     return problems
 
@@ -120,4 +118,4 @@ def _state_name(state: JobState) -> str:
 
 
 def _format_value(value: Any) -> str:
-    return f'"{value[:64]}"' if isinstance(value, str) else f"no text ({type(value).__name__})"
+    return f'"{value[:64]}"' if isinstance(value, str) else f"not text ({type(value).__name__})"

@@ -1,4 +1,4 @@
-"""What saving did, or would do, as it is answered."""
+"""Results of saving, or of a dry run, as JSON."""
 
 from typing import Any
 
@@ -16,11 +16,11 @@ from chronos.service.serializers import InvalidJob, id_text, write_job
 from chronos.service.serializers.job import format_instant
 from chronos.service.version_diff import VersionDiff
 
-_STATES = tuple(state.name.lower() for state in JobState)  # by their numbers
+_STATES = tuple(state.name.lower() for state in JobState)  # by number
 
 
 class SavedResponse(Struct, frozen=True, gc=False):
-    """What became of one job, as it is answered. They come by the thousand, and are cheaper than dictionaries."""
+    """The result of saving one job. A struct, because bulk responses have thousands and dictionaries cost more."""
 
     id: str
     namespace: str
@@ -33,7 +33,7 @@ class SavedResponse(Struct, frozen=True, gc=False):
 
 
 def to_saved_response(saved: SavedJob) -> SavedResponse:
-    """What became of one job."""
+    """Convert the result of saving one job."""
     next_us = saved.next_us if saved.state is JobState.ACTIVE else None
     return SavedResponse(
         id_text(saved.job_id),
@@ -48,18 +48,21 @@ def to_saved_response(saved: SavedJob) -> SavedResponse:
 
 
 def write_saved(saved: SavedJob) -> dict[str, Any]:
-    """The same for an answer that says more about it."""
+    """Write the result of saving one job as a dictionary."""
     answer: dict[str, Any] = to_builtins(to_saved_response(saved))
     return answer
 
 
 def changed_runs(saved: SavedJob) -> dict[str, Any]:
-    """How the coming runs change, where a new schedule changes them."""
+    """Return the ``diff`` of upcoming runs, if a new schedule changes them."""
     return {} if saved.diff is None else {"diff": write_diff(saved.diff)}
 
 
 def write_refused(error: ChronosError, *, code: str, status: int, name: str | None, limit: int) -> dict[str, Any]:
-    """A job of many that could not be saved; ``most`` problems are listed, and the first is in the message."""
+    """Write a job of a bulk request that could not be saved.
+
+    At most ``limit`` problems are listed; the message has the first one.
+    """
     answer: dict[str, Any] = {"name": name, "result": "failed", "code": code, "status": status, "message": str(error)}
     if isinstance(error, InvalidJob):
         answer["errors"] = [{"pointer": one.pointer, "message": one.message} for one in error.problems[:limit]]
@@ -73,7 +76,7 @@ def write_refused(error: ChronosError, *, code: str, status: int, name: str | No
 
 
 async def write_plan(plan: SavePreview, slicer: TimeSlicer, *, dry_run: bool) -> dict[str, Any]:
-    """What applying changed. There may be thousands of jobs, which are written in turns."""
+    """Write the changes of an apply, in time slices, because there can be thousands of jobs."""
 
     def saved(one: SavedJob) -> Raw:
         return Raw(encode(to_saved_response(one)))
@@ -88,10 +91,12 @@ async def write_plan(plan: SavePreview, slicer: TimeSlicer, *, dry_run: bool) ->
 
 
 def write_diff(diff: ScheduleDiff) -> dict[str, Any]:
-    """How the coming runs change."""
+    """Write the changes of the upcoming runs. ``cancelled`` repeats ``canceled`` for older clients."""
+    canceled = _write_coming_runs(diff.cancelled)
     return {
         "added": _write_coming_runs(diff.added),
-        "cancelled": _write_coming_runs(diff.cancelled),
+        "canceled": canceled,
+        "cancelled": canceled,
         "kept": _write_coming_runs(diff.kept),
         "until": rfc3339(diff.until_us),
         "whole": diff.whole,
@@ -99,7 +104,7 @@ def write_diff(diff: ScheduleDiff) -> dict[str, Any]:
 
 
 def write_version_diff(diff: VersionDiff) -> dict[str, Any]:
-    """From one version to another."""
+    """Write the difference between two versions."""
     return {
         "from": diff.old,
         "to": diff.new,

@@ -1,4 +1,4 @@
-"""Schedules before they are anybody's."""
+"""Schedules: preview without a job."""
 
 from aiohttp import web
 
@@ -20,47 +20,50 @@ route = RouteTable("Schedules")
 @route.post(
     "/schedule/preview",
     permission=Permission.VIEW,
-    summary="Say what a schedule means, before a job has it",
+    summary="Preview a schedule",
     body=Body.of_fields(
         {
             "schedule": {"anyOf": [{"type": "string"}, ref("Schedule")]},
             "timezone": {"type": ["string", "null"]},
-            "dst": one_of("what a change of the clocks does to it; robust unless given", DST_POLICIES),
+            "dst": one_of("how daylight saving changes are handled; robust by default", DST_POLICIES),
             "start": {"type": ["string", "null"]},
             "end": {"type": ["string", "null"]},
             "jitter": {"type": ["string", "null"]},
             "exclude": {"type": ["array", "string", "null"], "items": {"type": "string"}},
             "count": {"type": ["integer", "null"], "minimum": 1, "maximum": MAX_PREVIEW},
-            "key": {"type": ["string", "null"], "description": "what `H` and jitter hash: the job's name"},
-            "name": {"type": ["string", "null"], "description": "the same"},
+            "key": {
+                "type": ["string", "null"],
+                "description": "the value that `H` and jitter hash: the name of the job",
+            },
+            "name": {"type": ["string", "null"], "description": "another name of `key`"},
         },
         required=("schedule",),
         example={"schedule": "30 2 * * *", "timezone": "Europe/Paris", "count": 3},
     ),
-    returns={200: ResponseDoc("what it means", ref("Preview"), examples.PREVIEW)},
+    returns={200: ResponseDoc("the preview", ref("Preview"), examples.PREVIEW)},
 )
 async def preview(context: RequestContext) -> web.StreamResponse:
-    """What a schedule means: in words, its next runs, and what changes of the clocks will do to it."""
+    """Describe a schedule in words, with its next runs and the effects of daylight saving changes."""
     body = await context.read_object()
     count = body.integer("count", low=1, high=MAX_PREVIEW) or 10
     key = body.text("key", "name", max_bytes=200) or ""
-    when = read_schedule(body, key)
-    if when.now or when.manual:
+    schedule_input = read_schedule(body, key)
+    if schedule_input.now or schedule_input.manual:
         body.raise_problems()
-        now = [rfc3339(context.api.clock.now_us())] if when.now else []
-        words = "Now, as soon as a slot is free" if when.now else "Only when triggered"
+        now = [rfc3339(context.api.clock.now_us())] if schedule_input.now else []
+        words = "Now, as soon as a slot is free" if schedule_input.now else "Only when triggered"
         return json_response({"words": words, "understood_as": None, "timezone": "UTC", "next": now, "warnings": []})
-    if when.spec is None and not body.problems:
-        body.fault("schedule", 'is missing: text of any dialect, or an object such as {"cron": "0 9 * * *"}')
+    if schedule_input.spec is None and not body.problems:
+        body.fault("schedule", 'is required; use text of any dialect, or an object such as {"cron": "0 9 * * *"}')
     body.raise_problems()
-    assert when.spec is not None
-    found = preview_spec(when.spec, now_us=context.api.clock.now_us(), count=count, key=key)
+    assert schedule_input.spec is not None
+    result = preview_spec(schedule_input.spec, now_us=context.api.clock.now_us(), count=count, key=key)
     return json_response(
         {
-            "words": found.words,
-            "understood_as": found.understood_as,
-            "timezone": found.timezone,
-            "next": [rfc3339(us) for us in found.next_us],
+            "words": result.words,
+            "understood_as": result.understood_as,
+            "timezone": result.timezone,
+            "next": [rfc3339(us) for us in result.next_us],
             "warnings": [
                 {
                     "kind": oddity.kind.value,
@@ -69,7 +72,7 @@ async def preview(context: RequestContext) -> web.StreamResponse:
                     "count": oddity.count,
                     "message": oddity.message,
                 }
-                for oddity in found.oddities
+                for oddity in result.oddities
             ],
         }
     )

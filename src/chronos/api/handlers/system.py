@@ -1,4 +1,4 @@
-"""The server itself: is it well, what stands in its queues, which nodes are there, who changed what."""
+"""The server: health, readiness, metrics, documentation, status, nodes, queues, namespaces and the audit log."""
 
 import asyncio
 from typing import Any
@@ -9,6 +9,7 @@ from chronos.api.auth.permissions import Permission
 from chronos.api.handlers.executions import collect_visible_page
 from chronos.api.openapi import examples
 from chronos.api.pagination import read_id_cursor, write_cursor
+from chronos.api.problems import PROBLEMS_PATH
 from chronos.api.request import RequestContext
 from chronos.api.responses import json_response
 from chronos.api.routing import CURSOR, LIMIT, NAMESPACE_FILTER, ResponseDoc, RouteTable, Scope, ref
@@ -19,33 +20,33 @@ from chronos.errors import ChronosError, Unavailable
 from chronos.store.contract import Page
 
 MAX_NAMESPACES = 1_000
-_PROBE_TIMEOUT_S = 5.0  # how long the store may take to show that it is there
-_COUNTERS = ("executions_here", "jobs_held", "jobs_recovered", "jobs_failed_to_recover")  # whoever's they are
+_PROBE_TIMEOUT_S = 5.0  # for the store to respond
+_COUNTERS = ("executions_here", "jobs_held", "jobs_recovered", "jobs_failed_to_recover")  # over all namespaces
 _METRICS = "text/plain; version=0.0.4; charset=utf-8"
 
-root = RouteTable("Server", base="")  # outside of /api/v1
+root = RouteTable("Server", base="")  # outside /api/v1
 route = RouteTable("Server")
 
 
 @root.get(
     "/healthz",
     permission=Permission.OPEN,
-    summary="Whether the process answers",
-    returns={200: ResponseDoc("it does", ref("Anything"), {"status": "ok"})},
+    summary="Liveness: 200 while the process is alive",
+    returns={200: ResponseDoc("the process is alive", ref("Anything"), {"status": "ok"})},
 )
 async def health(context: RequestContext) -> web.StreamResponse:
-    """The process answers."""
+    """Return 200 while the process is alive."""
     return json_response({"status": "ok"})
 
 
 @root.get(
     "/readyz",
     permission=Permission.OPEN,
-    summary="Whether it is of use: store reachable, node registered, not stopping",
-    returns={200: ResponseDoc("it is", ref("Anything"), {"status": "ready"})},
+    summary="Readiness: 200 while the server can do useful work",
+    returns={200: ResponseDoc("the server is ready", ref("Anything"), {"status": "ready"})},
 )
 async def ready(context: RequestContext) -> web.StreamResponse:
-    """It is of use: the store can be reached, the node is registered and not about to stop."""
+    """Return 200 if the store responds and the node is registered and not stopping; else 503 with the reason."""
     node_status = context.api.status()
     if not node_status.get("ready", True):
         raise Unavailable(str(node_status.get("reason") or "this node is starting or stopping"))
@@ -53,7 +54,7 @@ async def ready(context: RequestContext) -> web.StreamResponse:
         async with asyncio.timeout(_PROBE_TIMEOUT_S):
             await context.api.store.next_due_us()
     except TimeoutError:
-        raise Unavailable(f"the store did not answer within {_PROBE_TIMEOUT_S:g} s") from None
+        raise Unavailable(f"the store did not respond within {_PROBE_TIMEOUT_S:g}s") from None
     except ChronosError as error:
         raise Unavailable(f"the store cannot be used: {error}") from None
     return json_response({"status": "ready"})
@@ -67,43 +68,55 @@ async def ready(context: RequestContext) -> web.StreamResponse:
     returns={200: ResponseDoc("metrics", {"type": "string"}, type="text/plain")},
 )
 async def metrics(context: RequestContext) -> web.StreamResponse:
-    """In Prometheus' text format."""
+    """Return the metrics in Prometheus' text format."""
     return web.Response(body=context.api.metrics(), headers={"Content-Type": _METRICS})
 
 
 @root.get(
     "/openapi.json",
     permission=Permission.OPEN,
-    summary="This API as OpenAPI 3.1",
+    summary="OpenAPI 3.1 document of this API",
     returns={200: ResponseDoc("the document", ref("Anything"), {"openapi": "3.1.0"})},
 )
 async def document(context: RequestContext) -> web.StreamResponse:
-    """This API as OpenAPI 3.1."""
+    """Return the OpenAPI 3.1 document of this API."""
     return web.Response(body=context.api.document, content_type="application/json")
 
 
 @root.get(
     "/docs",
     permission=Permission.OPEN,
-    summary="This API for people",
-    returns={200: ResponseDoc("a page", {"type": "string"}, type="text/html")},
+    summary="HTML documentation of this API",
+    returns={200: ResponseDoc("an HTML page", {"type": "string"}, type="text/html")},
 )
 async def page(context: RequestContext) -> web.StreamResponse:
-    """The same for people."""
+    """Return the documentation of this API as HTML. It works offline."""
     headers = {"Content-Security-Policy": context.api.page_policy}
     return web.Response(body=context.api.page, content_type="text/html", charset="utf-8", headers=headers)
+
+
+@root.get(
+    PROBLEMS_PATH,
+    permission=Permission.OPEN,
+    summary="Every problem code with its cause and fix",
+    returns={200: ResponseDoc("an HTML page", {"type": "string"}, type="text/html")},
+)
+async def problems(context: RequestContext) -> web.StreamResponse:
+    """Return the page that explains every problem code. The `type` of a problem points to its entry."""
+    headers = {"Content-Security-Policy": context.api.page_policy}
+    return web.Response(body=context.api.problems_page, content_type="text/html", charset="utf-8", headers=headers)
 
 
 @route.get(
     "/status",
     permission=Permission.VIEW,
-    summary="Totals of the store, and this node's own",
-    returns={200: ResponseDoc("the state of things", ref("Status"), examples.STATUS)},
+    summary="Job and execution totals, and the state of this node",
+    returns={200: ResponseDoc("the status", ref("Status"), examples.STATUS)},
 )
 async def status(context: RequestContext) -> web.StreamResponse:
-    """Totals of the store, and what this node says of itself.
+    """Return totals of the store, and the state of this node.
 
-    Both count the jobs of all namespaces, so who may not see all of them is told of the node without its numbers.
+    The counts cover all namespaces, so callers without a role in all of them get the state of the node only.
     """
     now, node_status = {"now": rfc3339(context.api.clock.now_us())}, context.api.status()
     if not context.principal.may(Permission.VIEW):
@@ -121,11 +134,11 @@ async def status(context: RequestContext) -> web.StreamResponse:
 @route.get(
     "/nodes",
     permission=Permission.VIEW,
-    summary="List the nodes, living or not",
-    returns={200: ResponseDoc.list_of("Node", examples.NODE, description="all of them")},
+    summary="List the nodes, alive or stopped",
+    returns={200: ResponseDoc.list_of("Node", examples.NODE, description="all nodes")},
 )
 async def nodes(context: RequestContext) -> web.StreamResponse:
-    """Every node that is known, living or not."""
+    """List every known node, alive or stopped."""
     return json_response({"items": [_write_node(node) for node in await context.api.store.nodes()]})
 
 
@@ -133,11 +146,11 @@ async def nodes(context: RequestContext) -> web.StreamResponse:
     "/queues",
     permission=Permission.VIEW,
     scope=Scope.EVERYWHERE,
-    summary="How much stands in each queue",
-    returns={200: ResponseDoc.list_of("Queue", examples.QUEUE, description="those that hold anything")},
+    summary="Show queue depths",
+    returns={200: ResponseDoc.list_of("Queue", examples.QUEUE, description="the queues that are not empty")},
 )
 async def queues(context: RequestContext) -> web.StreamResponse:
-    """How much stands in each queue, by what it asks of a worker."""
+    """Return the executions per queue, by the labels and functions that they require of a node."""
     lanes = await context.api.store.lanes()
     items = []
     for depth in await context.api.store.depths():
@@ -160,24 +173,24 @@ async def queues(context: RequestContext) -> web.StreamResponse:
     "/namespaces",
     permission=Permission.VIEW,
     summary="List the namespaces that have jobs",
-    returns={200: ResponseDoc.list_of("Namespace", {"name": "default"}, description="those that you may see")},
+    returns={200: ResponseDoc.list_of("Namespace", {"name": "default"}, description="the namespaces that you may see")},
 )
 async def namespaces(context: RequestContext) -> web.StreamResponse:
-    """Those that have jobs and that the caller may see."""
-    found = await context.api.store.namespaces(limit=MAX_NAMESPACES)
-    return json_response({"items": [{"name": name} for name in found if context.principal.sees(name)]})
+    """List the namespaces that have jobs and that the caller may see."""
+    names = await context.api.store.namespaces(limit=MAX_NAMESPACES)
+    return json_response({"items": [{"name": name} for name in names if context.principal.sees(name)]})
 
 
 @route.get(
     "/audit",
     permission=Permission.ADMINISTER,
     scope=Scope.SEEN,
-    summary="Who changed what, newest first",
+    summary="List the audit log, newest first",
     query=(LIMIT, CURSOR, NAMESPACE_FILTER),
     returns={200: ResponseDoc.page_of("AuditEntry", examples.AUDIT)},
 )
 async def audit(context: RequestContext) -> web.StreamResponse:
-    """Who changed what, newest first."""
+    """List who changed what, newest first."""
 
     async def read(limit: int, cursor: bytes | None) -> Page[AuditEntry]:
         return await context.api.store.audit(namespace=context.requested_namespace, limit=limit, cursor=cursor)

@@ -1,4 +1,4 @@
-"""Tokens and users: who may come in. Neither passwords nor tokens are ever shown; a token once, when it is made."""
+"""API tokens and users. Passwords and tokens are never returned; a token is shown once, when it is created."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ from chronos.errors import Conflict, NotFound
 from chronos.service.serializers.identifiers import find_name_fault
 from chronos.store.commands import AuditLine, WriteAudit
 
-MAX_NAMESPACES = 1_000  # of one token
+MAX_NAMESPACES = 1_000  # per token
 
 route = RouteTable("Access", scope=Scope.EVERYWHERE)
 
@@ -26,10 +26,10 @@ route = RouteTable("Access", scope=Scope.EVERYWHERE)
     "/tokens",
     permission=Permission.ADMINISTER,
     summary="List the API tokens",
-    returns={200: ResponseDoc.list_of("Token", examples.TOKEN, description="all of them")},
+    returns={200: ResponseDoc.list_of("Token", examples.TOKEN, description="all tokens")},
 )
 async def list_tokens(context: RequestContext) -> web.StreamResponse:
-    """All tokens, by name."""
+    """List all tokens by name, without their text."""
     token_store = context.api.access.tokens
     return json_response(
         {"items": [] if token_store is None else [_write_token(token) for token in await token_store.entries()]}
@@ -39,13 +39,13 @@ async def list_tokens(context: RequestContext) -> web.StreamResponse:
 @route.post(
     "/tokens",
     permission=Permission.ADMINISTER,
-    summary="Make an API token; it is shown this once",
+    summary="Create an API token, which is shown once",
     body=Body.of_fields(
         {
             "name": ref("Name"),
-            "role": one_of("what its user may do; viewer unless given", ROLES),
+            "role": one_of("the role of the token; viewer by default", ROLES),
             "namespaces": {
-                "description": "in which the role holds; or a role for each; everywhere without it",
+                "description": "the namespaces of the role, or a role per namespace; all namespaces by default",
                 "anyOf": [
                     {"type": "array", "items": ref("Name"), "minItems": 1},
                     ref("RolesInput"),
@@ -60,11 +60,11 @@ async def list_tokens(context: RequestContext) -> web.StreamResponse:
     returns={201: ResponseDoc("the token", ref("Token"), examples.TOKEN | {"token": "chr_shown-this-once"})},
 )
 async def create_token(context: RequestContext) -> web.StreamResponse:
-    """Make a token. It is shown this once."""
+    """Create a token. Only this response contains its text."""
     body = await context.read_object()
     name = body.text("name", max_bytes=200)
     if name is None and not body.problems:
-        body.fault("name", "is missing: say what the token is for")
+        body.fault("name", "is required; name the program that uses the token")
     elif name is not None and (fault := find_name_fault(name)):
         body.fault("name", f'"{name[:64]}" {fault}')
     role = body.text("role", max_bytes=16) or "viewer"
@@ -72,13 +72,13 @@ async def create_token(context: RequestContext) -> web.StreamResponse:
     expires_us = body.instant_us("expires_at")
     _check_grant(body, role, namespaces)
     if expires_us is not None and expires_us <= context.api.clock.now_us():
-        body.fault("expires_at", "has passed")
+        body.fault("expires_at", "is in the past; use a later time")
     body.raise_problems()
     assert name is not None
     token_store = _token_store(context)
     if context.dry_run:
         if name in {token.name for token in await token_store.entries()}:
-            raise Conflict(f'a token named "{name}" exists already')
+            raise Conflict(f'token "{name}" already exists; choose another name')
         return json_response({"dry_run": True, "name": name, "role": role})
     text, token = await token_store.add(
         name,
@@ -95,15 +95,15 @@ async def create_token(context: RequestContext) -> web.StreamResponse:
     "/tokens/{name}",
     permission=Permission.ADMINISTER,
     summary="Delete an API token",
-    returns={204: ResponseDoc("it is gone")},
+    returns={204: ResponseDoc("the token was deleted")},
 )
 async def delete_token(context: RequestContext) -> web.StreamResponse:
-    """Whoever uses it is nobody from now on."""
+    """Delete a token. It stops working immediately on this server, and within a second on others."""
     token_store, name = _token_store(context), context.path("name")
     if context.dry_run:
         if name not in {token.name for token in await context.api.store.tokens()}:
             token_store.check_not_configured(name)
-            raise NotFound(f'there is no token "{name[:200]}"')
+            raise NotFound(f'token "{name[:200]}" not found; GET /api/v1/tokens lists them')
         return json_response({"dry_run": True, "name": name})
     await token_store.remove(name, now_us=context.api.clock.now_us(), actor=context.actor)
     return web.Response(status=204)
@@ -113,10 +113,10 @@ async def delete_token(context: RequestContext) -> web.StreamResponse:
     "/users",
     permission=Permission.ADMINISTER,
     summary="List the users of the configuration",
-    returns={200: ResponseDoc.list_of("User", examples.USER, description="all of them")},
+    returns={200: ResponseDoc.list_of("User", examples.USER, description="all users")},
 )
 async def list_users(context: RequestContext) -> web.StreamResponse:
-    """The users of the configuration."""
+    """List the users of the configuration with their roles."""
     users = sorted(context.api.access.users.items())
     items = [
         {
@@ -132,10 +132,10 @@ async def list_users(context: RequestContext) -> web.StreamResponse:
 @route.post(
     "/users/{name}/unlock",
     permission=Permission.ADMINISTER,
-    summary="Let a user who was locked out try again, on this node",
+    summary="Unlock a user who was locked out, on this node",
     returns={
         200: ResponseDoc(
-            "the user, and the node that forgot the wrong tries",
+            "the user, and the node that unlocked it",
             {
                 "type": "object",
                 "required": ["name", "node"],
@@ -147,10 +147,12 @@ async def list_users(context: RequestContext) -> web.StreamResponse:
     can_conflict=False,
 )
 async def unlock_user(context: RequestContext) -> web.StreamResponse:
-    """Let a user who was locked out try again at once. Each node counts for itself, and this one forgets."""
+    """Let a locked-out user log in again. Each node counts wrong passwords separately; this unlocks the node that
+    responds.
+    """
     name, access = context.path("name"), context.api.access
     if name not in access.users:
-        raise NotFound(f'there is no user "{name[:200]}"; GET /api/v1/users lists them')
+        raise NotFound(f'user "{name[:200]}" not found; GET /api/v1/users lists them')
     answer = {"name": name, "node": context.api.status().get("node")}
     if context.dry_run:
         return json_response({"dry_run": True, **answer})
@@ -161,7 +163,7 @@ async def unlock_user(context: RequestContext) -> web.StreamResponse:
 
 
 def _check_grant(body: BodyReader, role: str, namespaces: Any) -> None:
-    """Note what is wrong with what a token is to be allowed."""
+    """Record the problems of a token's role and namespaces."""
     allowed = ", ".join(ROLES)
     if role not in ROLES:
         body.fault("role", f'is "{role}", allowed: {allowed}')
@@ -170,16 +172,16 @@ def _check_grant(body: BodyReader, role: str, namespaces: Any) -> None:
     named = all(isinstance(space, str) for space in listed) and all(one in ROLES for one in roles.values())
     if namespaces is not None and not (named and 0 < len(listed) <= MAX_NAMESPACES):
         body.fault(
-            "namespaces", f"has to be a list of 1 to {MAX_NAMESPACES} names, or an object of names and roles: {allowed}"
+            "namespaces", f"must be a list of 1 to {MAX_NAMESPACES} names, or an object of names and roles: {allowed}"
         )
     elif fault := next(filter(None, map(find_name_fault, listed)), None):
-        body.fault("namespaces", f"has a name which {fault}")
+        body.fault("namespaces", f"has a name that {fault}")
 
 
 def _token_store(context: RequestContext) -> TokenStore:
     token_store = context.api.access.tokens
     if token_store is None:
-        raise Conflict("this server asks nobody who they are (auth.type: none), so that there are no tokens")
+        raise Conflict("this server has no authentication (auth.type: none), so it has no tokens; set auth.type: basic")
     return token_store
 
 

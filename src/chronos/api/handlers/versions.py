@@ -1,4 +1,4 @@
-"""Versions of a job: list, look, compare, go back."""
+"""Versions of a job: list, get, compare, roll back."""
 
 from typing import Any
 
@@ -39,7 +39,7 @@ _NUMBER = {"type": "integer", "minimum": 1, "maximum": _MAX_VERSION}
     returns={200: ResponseDoc.page_of("Version", examples.VERSION)},
 )
 async def list_versions(context: RequestContext) -> web.StreamResponse:
-    """Newest first."""
+    """List the versions of a job, newest first."""
     cursor = context.text("cursor")
     before = None if cursor is None else context.integer("cursor", 0, low=1, high=_MAX_VERSION)
     limit = context.limit
@@ -52,11 +52,11 @@ async def list_versions(context: RequestContext) -> web.StreamResponse:
 @route.get(
     "/jobs/{ref}/versions/{version}",
     permission=Permission.VIEW,
-    summary="Look at one version of a job",
+    summary="Get a version of a job",
     returns={200: ResponseDoc("the version", ref("Version"), examples.VERSION)},
 )
 async def get_version(context: RequestContext) -> web.StreamResponse:
-    """What a job said in one version."""
+    """Get the definition of a job in one version."""
     number = context.path_number("version")
     return json_response(_write_version(await context.api.service.jobs.version(id_text(context.job.id), number)))
 
@@ -64,15 +64,15 @@ async def get_version(context: RequestContext) -> web.StreamResponse:
 @route.get(
     "/jobs/{ref}/diff",
     permission=Permission.VIEW,
-    summary="Compare two versions of a job, fields and coming runs",
+    summary="Compare two versions of a job: fields and upcoming runs",
     query=(
-        Param(name="from", description="the older version; the one before `to` without it", schema=_NUMBER),
-        Param(name="to", description="the newer version; the one in force without it", schema=_NUMBER),
+        Param(name="from", description="the older version; by default the one before `to`", schema=_NUMBER),
+        Param(name="to", description="the newer version; by default the current one", schema=_NUMBER),
     ),
-    returns={200: ResponseDoc("what differs", ref("VersionDiff"), examples.VERSION_DIFF)},
+    returns={200: ResponseDoc("the differences", ref("VersionDiff"), examples.VERSION_DIFF)},
 )
 async def diff(context: RequestContext) -> web.StreamResponse:
-    """What differs between two versions; without numbers, between the newest and the one before."""
+    """Compare two versions of a job; by default the current one and the one before."""
     newest = context.job.version
     new = context.integer("to", newest, low=1, high=_MAX_VERSION)
     old = context.integer("from", max(1, new - 1), low=1, high=_MAX_VERSION)
@@ -82,21 +82,21 @@ async def diff(context: RequestContext) -> web.StreamResponse:
 @route.post(
     "/jobs/{ref}/rollback",
     permission=Permission.ADMINISTER,
-    summary="Go back to an old version, as a new one",
+    summary="Roll back to an old version, as a new version",
     body=Body.of_fields({"version": _NUMBER}, required=("version",), example={"version": 6}),
-    returns={200: ResponseDoc("the job as it is now", ref("JobOrSaved"), examples.JOB)},
+    returns={200: ResponseDoc("the job after the rollback", ref("JobOrSaved"), examples.JOB)},
     honours_if_match=True,
     is_rate_limited=True,
 )
 async def rollback(context: RequestContext) -> web.StreamResponse:
-    """Make a job say again what it said; that is a new version."""
+    """Save the definition of an old version as a new version."""
     body = await context.read_object()
     version = body.integer("version", low=1, high=_MAX_VERSION)
     if version is None and not body.problems:
-        body.fault("version", "is missing: say which version to go back to")
+        body.fault("version", "is required; give the version to roll back to")
     body.raise_problems()
     if version is None:
-        raise Malformed("the version is missing")
+        raise Malformed("the version is required")
     known = await read_expected_version(context, context.job)
     jobs, ref_text = context.api.service.jobs, id_text(context.job.id)
     require_targets(context, context.job.namespace, (await jobs.version(ref_text, version)).spec)

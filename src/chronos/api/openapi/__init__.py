@@ -1,4 +1,4 @@
-"""The OpenAPI document, made from the routes, and the page that shows it.
+"""The OpenAPI document, built from the routes, and its HTML pages.
 
-Handlers, and the descriptions of their routes, belong in ``handlers``.
+Handlers and the descriptions of their routes belong in ``handlers``.
 """

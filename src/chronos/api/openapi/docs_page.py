@@ -1,14 +1,18 @@
-"""The OpenAPI document as one page for people: no script, nothing from elsewhere, so that it works offline."""
+"""HTML pages of the documentation: the API and its problems. They have no scripts or external files, so they work
+offline.
+"""
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from html import escape
 from typing import Any
 
 from chronos.api.openapi.document import needs, operation_id
+from chronos.api.problems import INTERNAL, KINDS, PROBLEMS_PATH, ProblemKind
 from chronos.api.routing import Body, Route
 
-#: Styles are named by their hash in the policy; a page without scripts allows none.
+#: The content security policy allows this style by its hash, and no scripts.
 STYLE = """
 :root{color-scheme:light dark;--line:#8884;--quiet:#6a737d;--code:#8881}
 body{font:14px/20px system-ui,sans-serif;margin:0 auto;max-width:60rem;padding:1rem}
@@ -22,7 +26,7 @@ nav a{margin-right:1rem}
 
 
 def page(routes: Iterable[Route], base_path: str) -> str:
-    """All of it."""
+    """Build the page of the API."""
     by_tag: dict[str, list[Route]] = {}
     for route in routes:
         by_tag.setdefault(route.tag, []).append(route)
@@ -32,11 +36,36 @@ def page(routes: Iterable[Route], base_path: str) -> str:
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Chronos API</title>'
         '<meta name="viewport" content="width=device-width">'
         f"<style>{STYLE}</style></head><body><h1>Chronos API</h1>"
-        "<p>JSON in, JSON out. Instants are RFC 3339 in UTC. What goes wrong is answered as "
-        "<code>application/problem+json</code> with a stable <code>code</code>. "
+        "<p>JSON in, JSON out. Times are RFC 3339 in UTC. Errors are <code>application/problem+json</code> with a "
+        f'stable <code>code</code>, <a href="{escape(base_path)}{PROBLEMS_PATH}">explained here</a>. '
         f'For programs: <a href="{escape(base_path)}/openapi.json">openapi.json</a>.</p>'
         f"<nav>{nav}</nav>{body}</body></html>"
     )
+
+
+def problems_page(base_path: str) -> str:
+    """Build the page that explains every problem code."""
+    kinds = {kind.code: kind for kind in (*KINDS, INTERNAL)}
+    body = "".join(_problem(kinds[code]) for code in sorted(kinds))
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Chronos API problems</title>'
+        '<meta name="viewport" content="width=device-width">'
+        f"<style>{STYLE}</style></head><body><h1>Problems</h1>"
+        "<p>Every error of the API has one of these codes. The <code>detail</code> of an error says what is wrong in "
+        f'the request at hand. All routes: <a href="{escape(base_path)}/docs">API</a>.</p>{body}</body></html>'
+    )
+
+
+def _problem(kind: ProblemKind) -> str:
+    return (
+        f'<h2 id="{kind.code}"><code>{kind.code}</code></h2><p><b>{kind.status}</b> {escape(kind.title)}</p>'
+        f"<p>Cause: {_code(kind.cause)}</p><p>Fix: {_code(kind.fix)}</p>"
+    )
+
+
+def _code(text: str) -> str:
+    """Escape a text, and mark what stands in backticks as code."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text, quote=False))
 
 
 def _section(tag: str, routes: Iterable[Route], base_path: str) -> str:
@@ -55,9 +84,9 @@ def _route(route: Route, base_path: str) -> str:
 def _parameters(route: Route) -> str:
     rows = [(param.name, param.description) for param in route.query]
     if route.honours_if_match:
-        rows.append(("If-Match", "header: the ETag of what you have read"))
+        rows.append(("If-Match", "header: the ETag of the version you read"))
     if route.idempotent_by_key:
-        rows.append(("Idempotency-Key", "header: sent again, it happens once"))
+        rows.append(("Idempotency-Key", "header: repeated requests with the same key take effect once"))
     cells = "".join(
         f"<tr><td><code>{escape(name)}</code></td><td>{escape(description)}</td></tr>" for name, description in rows
     )
@@ -65,7 +94,7 @@ def _parameters(route: Route) -> str:
 
 
 def _body(body: Body | None) -> str:
-    return "" if body is None else f"<p>Takes <code>{escape(body.types[0])}</code></p>{_json(body.example)}"
+    return "" if body is None else f"<p>Body: <code>{escape(body.types[0])}</code></p>{_json(body.example)}"
 
 
 def _responses(route: Route) -> Iterator[str]:

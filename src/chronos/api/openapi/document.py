@@ -1,4 +1,4 @@
-"""The table of routes as an OpenAPI 3.1 document."""
+"""Builds the OpenAPI 3.1 document from the routes."""
 
 import re
 from collections.abc import Iterable
@@ -13,34 +13,35 @@ from chronos.api.problems import PROBLEM
 from chronos.api.routing import ResponseDoc, Route, Scope, ref
 
 _DESCRIPTION = (
-    "JSON in, JSON out. Instants are RFC 3339 in UTC. What goes wrong is answered as application/problem+json "
-    "with a stable code."
+    "JSON in, JSON out. Times are RFC 3339 in UTC. Errors are application/problem+json with a stable `code`; "
+    "`/docs/problems` explains each code. Statuses are spelled `canceled`; keys that were spelled `cancelled` are sent "
+    "in both spellings for one release."
 )
 _TAGS = {
-    "Jobs": "what is to run, when and how",
-    "Versions": "what a job said before",
-    "Executions": "what runs and what ran",
-    "Dead letters": "what failed for good",
-    "Schedules": "what a schedule means, before a job has it",
-    "Server": "the nodes and how they are",
-    "Access": "tokens and users",
-    "The guide's paths": "the same jobs under the paths and names of the job schedulers' guide",
+    "Jobs": "Definitions: what runs, when and how",
+    "Versions": "Earlier definitions of a job",
+    "Executions": "Runs of jobs",
+    "Dead letters": "Failed runs that someone has to replay or discard",
+    "Schedules": "Schedules without a job",
+    "Server": "Health, nodes, queues and the audit log",
+    "Access": "API tokens and users",
+    "The guide's paths": "The same jobs under the paths and names of the job schedulers' guide",
 }
 _PATH_PARAMETER = re.compile(r"\{(\w+)\}")
 _PATH_DESCRIPTIONS = {
     "ref": "the id or the name of a job",
     "id": "the id of an execution",
-    "version": "a version's number",
-    "name": "a name",
+    "version": "the number of a version",
+    "name": "the name of a token or user",
 }
 _HEADERS = {
-    "If-Match": ("the ETag of what you have read; 412 when it has changed since", {"type": "string"}),
-    "Idempotency-Key": ("sent again with the same key, it happens once", {"type": "string", "maxLength": 255}),
+    "If-Match": ("the ETag of the version you read; 412 if it has changed since", {"type": "string"}),
+    "Idempotency-Key": ("repeated requests with the same key take effect once", {"type": "string", "maxLength": 255}),
 }
 
 
 def openapi(routes: Iterable[Route], base_path: str = "") -> dict[str, Any]:
-    """The whole document."""
+    """Build the document."""
     paths: dict[str, dict[str, Any]] = {}
     routes = list(routes)
     for route in routes:
@@ -50,7 +51,7 @@ def openapi(routes: Iterable[Route], base_path: str = "") -> dict[str, Any]:
         "info": {
             "title": "Chronos",
             "version": _version(),
-            "summary": "Runs jobs at the right time, once, and can always say what it did and why.",
+            "summary": "A job scheduler that runs each job once, on time, and can explain what it did.",
             "description": _DESCRIPTION,
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
@@ -70,7 +71,7 @@ def openapi(routes: Iterable[Route], base_path: str = "") -> dict[str, Any]:
 
 
 def operation_id(route: Route) -> str:
-    """A name for programs, of the method and the path."""
+    """Return the operation id of a route, from its method and path."""
     words = re.findall(r"\w+", route.path.removeprefix("/api/v1"))
     return "_".join([route.method.lower(), *words])
 
@@ -103,17 +104,17 @@ def _description(route: Route) -> str:
 
 
 def needs(route: Route) -> str:
-    """What somebody has to be to use a route."""
+    """Return a sentence about the role that a route needs."""
     match route.permission:
         case Permission.OPEN:
-            return "Open to everybody."
+            return "Needs no authentication."
         case Permission.VIEW:
             role = "viewer"
         case Permission.OPERATE:
             role = "operator"
         case Permission.ADMINISTER:
             role = "admin"
-    return f"Needs the role {role}{' in all namespaces' if route.scope is Scope.EVERYWHERE else ''}."
+    return f"Needs the {role} role{' in all namespaces' if route.scope is Scope.EVERYWHERE else ''}."
 
 
 def _parameters(route: Route) -> list[dict[str, Any]]:
@@ -151,7 +152,7 @@ def _response(response: ResponseDoc) -> dict[str, Any]:
 
 def _problem() -> dict[str, Any]:
     return {
-        "description": "what went wrong (RFC 9457)",
+        "description": "a problem (RFC 9457)",
         "content": {PROBLEM: {"schema": ref("Problem"), "examples": {"example": {"value": examples.PROBLEM}}}},
     }
 
@@ -159,5 +160,5 @@ def _problem() -> dict[str, Any]:
 def _version() -> str:
     try:
         return version("chronos-scheduler")
-    except PackageNotFoundError:  # run from a tree that was not installed
+    except PackageNotFoundError:  # the package is not installed
         return "0"

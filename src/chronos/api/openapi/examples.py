@@ -1,4 +1,4 @@
-"""The examples of the documentation: one job and what becomes of it."""
+"""Examples for the documentation: one job and its runs."""
 
 from typing import Any
 
@@ -90,6 +90,7 @@ ACTED: dict[str, Any] = {
 PLAN: dict[str, Any] = {"dry_run": False, "created": [SAVED], "changed": [], "unchanged": [], "pruned": []}
 _RUNS: dict[str, Any] = {
     "added": {"first": ["2027-01-05T09:00:00Z"], "count": 1},
+    "canceled": {"first": ["2027-01-05T08:00:00Z"], "count": 1},
     "cancelled": {"first": ["2027-01-05T08:00:00Z"], "count": 1},
     "kept": {"first": [], "count": 0},
     "until": "2027-02-03T00:00:00Z",
@@ -112,8 +113,8 @@ REPLAYED: dict[str, Any] = ASKED | {"replay_of": "01944f0d-2c00-8a3f-9d0e-5c5e5a
 BACKFILLED: dict[str, Any] = {"execution_ids": [EXECUTION_ID], "count": 1, "next_from": None}
 WHY: dict[str, Any] = {
     "steps": [
-        {"at": _AT, "verdict": "due", "sentence": "The schedule names this instant."},
-        {"at": _AT, "verdict": "started", "sentence": "node-a started it."},
+        {"at": _AT, "verdict": "due", "sentence": "Scheduled for Mon 4 Jan 09:00 Europe/Paris (v7)."},
+        {"at": _AT, "verdict": "started", "sentence": "Started on node-a."},
     ]
 }
 EXECUTION_SHOWN: dict[str, Any] = EXECUTION | {
@@ -219,8 +220,8 @@ TOKEN: dict[str, Any] = {
 }
 USER: dict[str, Any] = {"name": "ana", "role": "admin", "namespaces": None}
 PROBLEM: dict[str, Any] = {
-    "type": "urn:chronos:problem:stale",
-    "title": "It changed since you read it",
+    "type": "/docs/problems#stale",
+    "title": "Changed since you read it",
     "status": 412,
     "code": "stale",
     "detail": "nightly-etl changed since you read it (you have v6, it is v7, by ana)",

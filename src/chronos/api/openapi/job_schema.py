@@ -1,7 +1,7 @@
-"""A job as it may be sent, as JSON Schema: every field with what it means, as far as a schema can tell.
+"""JSON Schema of a job as it is sent, with a description of every field.
 
-It never refuses what the server accepts: null is a field that is left out, what may be written in several forms has no
-pattern, and a package may bring targets of other kinds. What the server refuses it may let pass.
+The schema never rejects what the server accepts: null means absent, fields with several forms have no pattern, and
+packages may provide other targets. It may accept what the server rejects.
 """
 
 import re
@@ -40,42 +40,42 @@ _DEFAULT = write_settings(DEFAULTS)
 
 
 def _default_clause(name: str, inner: str | None = None) -> str:
-    """The end of a sentence: what holds where nothing is said."""
+    """Return the end of a description: the default value."""
     value = _DEFAULT[name] if inner is None else _DEFAULT[name][inner]
     days = re.fullmatch(r"(\d+)h", str(value))
     shown = f"{int(days[1]) // 24}d" if days and int(days[1]) % 24 == 0 else value
-    return f"{shown} unless given here or in the server's defaults"
+    return f"default: {shown}, or the server's default"
 
 
 def _object(name: str, description: str) -> Schema:
     return any_of(description, ref(name))
 
 
-# --- when it runs
+# --- schedule
 
 _OPTIONS: Schema = {
-    "timezone": text("the schedule's zone, an IANA name; UTC unless given", "Europe/Paris"),
-    "dst": one_of("what a change of the clocks does to it; robust unless given", DST_POLICIES),
+    "timezone": text("the time zone of the schedule, an IANA name; UTC by default", "Europe/Paris"),
+    "dst": one_of("how daylight saving changes are handled; robust by default", DST_POLICIES),
     "start": text(
-        "the first instant at which it may run, from which intervals are counted; without an offset, in its zone",
+        "the earliest scheduled time, from which intervals count; without an offset, in the zone of the schedule",
         "2027-01-01T00:00:00Z",
     ),
-    "end": text("the last instant at which it may run", "2027-12-31T00:00:00Z"),
-    "jitter": duration("the most that a run may be delayed, to spread the load", "30s"),
+    "end": text("the latest scheduled time", "2027-12-31T00:00:00Z"),
+    "jitter": duration("the maximum random delay of a run, to spread the load", "30s"),
     "exclude": texts(
-        "what is left out: dates, ranges of dates, cron expressions", MAX_EXCLUSIONS, ["2027-12-25", "* * * * SUN"]
+        "excluded times: dates, ranges of dates, cron expressions", MAX_EXCLUSIONS, ["2027-12-25", "* * * * SUN"]
     ),
 }
 _SCHEDULE = closed(
-    "a schedule under one of cron, every, iso8601, at, in, words, and what stands around it",
+    "a schedule: one of cron, every, iso8601, at, in, words, and its options",
     {
         "cron": text("five fields, six with seconds first, or a macro", "0 9 * * 1-5"),
         "every": duration("a fixed interval, 100 ms or more", "90s"),
         "iso8601": text("a repeating interval or a period", "R5/2027-01-01T00:00:00Z/PT6H"),
-        "at": text("once, at this instant", "2027-01-01T09:00:00Z"),
-        "in": duration("once, so long after it is saved", "24h"),
-        "words": text("plain words", "every weekday at 9am"),
-        "dialect": one_of("how to read the text; told by its key and shape unless given", DIALECTS),
+        "at": text("once, at this time", "2027-01-01T09:00:00Z"),
+        "in": duration("once, this long after the job is saved", "24h"),
+        "words": text("plain English", "every weekday at 9am"),
+        "dialect": one_of("the syntax of the text; detected by default", DIALECTS),
         **_OPTIONS,
     },
     {"cron": "0 9 * * 1-5", "timezone": "Europe/Paris"},
@@ -87,26 +87,30 @@ def _schedule(description: str, *examples: Any) -> Schema:
     return any_of(description, {"type": "string", "maxLength": MAX_LENGTH}, ref("Schedule"), examples=examples)
 
 
-# --- how it runs
+# --- settings
 
 _RETRY = closed(
-    "which failures are tried again, how often and when",
+    "which failures are retried, how often and when",
     {
         "max_attempts": integer(
-            f"tries in all; 1: no second one, null: no limit; {_default_clause('retry', 'max_attempts')}",
+            f"attempts in total; 1: no retry, null: no limit; {_default_clause('retry', 'max_attempts')}",
             1,
             _MAX_COUNT,
             5,
         ),
-        "max_retries": integer("tries after the first; instead of max_attempts", 0, _MAX_COUNT - 1, 4),
+        "max_retries": integer("attempts after the first; instead of max_attempts", 0, _MAX_COUNT - 1, 4),
         "initial_interval": duration(
-            f"the wait after a first failure; {_default_clause('retry', 'initial_interval')}", "1s"
+            f"the delay after the first failure; {_default_clause('retry', 'initial_interval')}", "1s"
         ),
-        "multiplier": number(f"the wait grows by it each time; {_default_clause('retry', 'multiplier')}", 1, 1000, 2.0),
-        "max_interval": duration(f"the longest wait; {_default_clause('retry', 'max_interval')}", "1h"),
-        "jitter": number(f"how much of a wait may be added to it; {_default_clause('retry', 'jitter')}", 0, 1, 0.1),
+        "multiplier": number(
+            f"the factor by which the delay grows; {_default_clause('retry', 'multiplier')}", 1, 1000, 2.0
+        ),
+        "max_interval": duration(f"the longest delay; {_default_clause('retry', 'max_interval')}", "1h"),
+        "jitter": number(
+            f"the random part added to a delay, from 0 to 1; {_default_clause('retry', 'jitter')}", 0, 1, 0.1
+        ),
         "retry_on": texts(
-            "names of failures: only these are tried again; empty: what the target holds worth another try",
+            "names of failures that are retried; empty: those that the target considers retryable",
             100,
             ["timeout", "http_503"],
         ),
@@ -114,32 +118,36 @@ _RETRY = closed(
     {"max_attempts": 5, "initial_interval": "1s", "multiplier": 2.0, "max_interval": "1h"},
 )
 _RECOVERY = closed(
-    "what becomes of instants that no node ran in time",
+    "which missed scheduled times run later",
     {
-        "strategy": one_of(f"which of them run; {_default_clause('recovery', 'strategy')}", RecoveryStrategy),
+        "strategy": one_of(f"which missed times run; {_default_clause('recovery', 'strategy')}", RecoveryStrategy),
         "max_count": integer(
-            f"of bounded: how many at most; {_default_clause('recovery', 'max_count')}", 0, _MAX_COUNT, 10
+            f"for bounded: the maximum number; {_default_clause('recovery', 'max_count')}", 0, _MAX_COUNT, 10
         ),
-        "max_age": duration(f"of bounded: none older than this; {_default_clause('recovery', 'max_age')}", "2d"),
-        "after": duration(f"before it they are late, and simply run; {_default_clause('recovery', 'after')}", "5m"),
+        "max_age": duration(f"for bounded: the maximum age; {_default_clause('recovery', 'max_age')}", "2d"),
+        "after": duration(
+            f"the delay after which a late time counts as missed; {_default_clause('recovery', 'after')}", "5m"
+        ),
     },
     {"strategy": "bounded", "max_count": 10, "max_age": "2d"},
 )
 _UPDATE = closed(
-    "when a new schedule takes over from the old one",
+    "when a new schedule replaces the old one",
     {
-        "policy": one_of(f"how; {_default_clause('update')}", UpdatePolicy),
-        "count": integer("of windowed: after so many instants of the old one", 1, 10_000, 3),
-        "duration": duration("of windowed: after so long; with a count, whichever comes first", "1w"),
+        "policy": one_of(f"how it takes over; {_default_clause('update')}", UpdatePolicy),
+        "count": integer("for windowed: after this many times of the old schedule", 1, 10_000, 3),
+        "duration": duration("for windowed: after this long; with a count, whichever comes first", "1w"),
     },
     {"policy": "windowed", "count": 3},
 )
 _CONCURRENCY = closed(
-    "how many executions at once",
+    "how many executions may run at once",
     {
-        "limit": integer("of the job under overlap allow, or of all that share a key; 0: no limit", 0, _MAX_COUNT, 2),
+        "limit": integer(
+            "executions of the job with overlap allow, or of all jobs that share a key; 0: no limit", 0, _MAX_COUNT, 2
+        ),
         "key": text(
-            "a template of payload, job, namespace: equal keys of a namespace share the limit, which is 1 unless given",
+            "a template of payload, job, namespace; equal keys of a namespace share the limit, by default 1",
             "{{ payload.customer }}",
             max_length=1024,
         ),
@@ -149,75 +157,79 @@ _CONCURRENCY = closed(
 _RETENTION = closed(
     "how much history is kept",
     {
-        "max_count": integer(f"executions; {_default_clause('retention', 'max_count')}", 0, 1_000_000_000, 100),
-        "max_age": duration(f"how old; {_default_clause('retention', 'max_age')}", "30d"),
+        "max_count": integer(
+            f"the number of executions; {_default_clause('retention', 'max_count')}", 0, 1_000_000_000, 100
+        ),
+        "max_age": duration(f"their maximum age; {_default_clause('retention', 'max_age')}", "30d"),
     },
     {"max_count": 100, "max_age": "30d"},
 )
 _PLACEMENT = closed(
-    "which workers may take it, by their labels",
+    "which nodes may run the job, by their labels",
     {
-        "labels": text_map("what a worker has to carry", 64, {"region": "eu"}),
-        "fallback": duration("after so long any worker of the queue may take it; never unless given", "10m"),
+        "labels": text_map("labels that a node must have", 64, {"region": "eu"}),
+        "fallback": duration("after this long any node of the queue may run it; never by default", "10m"),
     },
     {"labels": {"region": "eu"}, "fallback": "10m"},
 )
-#: What a job says for all of its tasks, and a task for itself.
+#: Settings of a job for all its tasks, which a task can override.
 _OVERRIDES: Schema = {
-    "on_failure": one_of(f"what a failed task means to the others; {_default_clause('on_failure')}", OnFailure),
-    "retry": _object("Retry", "which failures are tried again, how often and when"),
+    "on_failure": one_of(f"how a failed task affects the others; {_default_clause('on_failure')}", OnFailure),
+    "retry": _object("Retry", "which failures are retried, how often and when"),
     "retry_policy": _object("Retry", "another name of retry"),
-    "max_retries": integer("tries after the first; retry.max_attempts less one", 0, _MAX_COUNT - 1, 4),
-    "task_timeout": duration(f"of one try; {_default_clause('task_timeout')}", "30s"),
+    "max_retries": integer("attempts after the first; retry.max_attempts minus one", 0, _MAX_COUNT - 1, 4),
+    "task_timeout": duration(f"the time limit of one attempt; {_default_clause('task_timeout')}", "30s"),
     "timeout": duration("another name of task_timeout", "30s"),
     "timeout_secs": number("task_timeout in seconds", 0.000_001, 3_155_760_000, 60),
-    "delivery": one_of(f"at_most_once: no try after one that started; {_default_clause('delivery')}", Delivery),
+    "delivery": one_of(f"at_most_once: no retry of an attempt that started; {_default_clause('delivery')}", Delivery),
 }
-_OVERLAP = "while an earlier execution is under way; forbid is skip"
+_OVERLAP = "while an earlier execution is in progress; forbid means skip"
 _SETTINGS: Schema = {
-    "mode": one_of(f"in which order tasks run; graph once one has needs; {_default_clause('mode')}", Mode),
+    "mode": one_of(f"the order of the tasks; graph if a task has needs; {_default_clause('mode')}", Mode),
     **_OVERRIDES,
-    "execution_timeout": duration(f"of all its work; 0s: no limit; {_default_clause('execution_timeout')}", "2h"),
-    "overlap": one_of(f"what an instant does {_OVERLAP}; {_default_clause('overlap')}", Overlap, "forbid"),
-    "queue_max": integer(
-        f"how many of its executions may be queued; {_default_clause('queue_max')}", 0, _MAX_COUNT, 10
+    "execution_timeout": duration(
+        f"the time limit of an execution; 0s: no limit; {_default_clause('execution_timeout')}", "2h"
     ),
+    "overlap": one_of(f"what happens to a scheduled time {_OVERLAP}; {_default_clause('overlap')}", Overlap, "forbid"),
+    "queue_max": integer(f"the maximum number of queued executions; {_default_clause('queue_max')}", 0, _MAX_COUNT, 10),
     "concurrency": any_of(
         "a limit; or, as text, another name of overlap",
         {"type": "string", "enum": [*map(str, Overlap), "forbid"]},
         ref("Concurrency"),
     ),
     "recovery": any_of(
-        "what becomes of missed instants; a strategy, or more",
+        "which missed scheduled times run later; a strategy, or an object",
         {"type": "string", "enum": [*map(str, RecoveryStrategy)]},
         ref("Recovery"),
     ),
     "update": any_of(
-        "when a new schedule takes over; a policy, or more",
+        "when a new schedule takes over; a policy, or an object",
         {"type": "string", "enum": [*map(str, UpdatePolicy)]},
         ref("Update"),
     ),
     "priority": integer(
-        f"higher goes first; each step is worth a minute of waiting; {_default_clause('priority')}", 1, 10, 8
+        f"higher runs first; each step equals a minute of waiting; {_default_clause('priority')}", 1, 10, 8
     ),
     "retention": _object("Retention", "how much history is kept"),
     "queue": any_of(
-        f"which workers may take it, by their queues; {_default_clause('queue')}", ref("Name"), examples=["mail"]
+        f"the queue, which decides which nodes may run the job; {_default_clause('queue')}",
+        ref("Name"),
+        examples=["mail"],
     ),
-    "placement": _object("Placement", "which workers may take it, by their labels"),
+    "placement": _object("Placement", "which nodes may run the job, by their labels"),
 }
 
-# --- all of it
+# --- the job
 
-_NAME = any_of(f"unique among the tasks; {DEFAULT_TASK_NAME} where there is one", ref("Name"), examples=["extract"])
+_NAME = any_of(f"unique within the job; {DEFAULT_TASK_NAME} for a single task", ref("Name"), examples=["extract"])
 _TASK = with_description(
-    "one unit of work: a target, what it needs, and what it overrides",
+    "one step of a job: a target, the tasks it needs, and its settings",
     {
         "type": "object",
         "properties": {
             "name": _NAME,
             **TARGETS,
-            "needs": texts("names of tasks that have to succeed before", MAX_TASKS, ["extract"]),
+            "needs": texts("tasks that must succeed before this one starts", MAX_TASKS, ["extract"]),
             **_OVERRIDES,
         },
         **OTHER_TARGETS,
@@ -225,33 +237,33 @@ _TASK = with_description(
     {"name": "load", "command": {"argv": ["./load.sh"]}, "needs": ["extract"], "timeout": "1h"},
 )
 _AFTER = closed(
-    "a job that is followed",
+    "an upstream job",
     {
-        "job": {"type": "string", "maxLength": 200, "description": "its name, in the same namespace"},
-        "on": one_of("which end of it counts; success unless given", UpstreamCondition),
+        "job": {"type": "string", "maxLength": 200, "description": "the name of a job in the same namespace"},
+        "on": one_of("the outcome that counts; success by default", UpstreamCondition),
     },
     required=["job"],
 )
-_TAGS = text_map("names and values to find a job by", MAX_TAGS) | {"type": "object"}
-_TAG_NAMES = with_description("names of tags whose values are empty", {"type": "array", "items": {"type": "string"}})
+_TAGS = text_map("keys and values to find a job by", MAX_TAGS) | {"type": "object"}
+_TAG_NAMES = with_description("keys of tags with empty values", {"type": "array", "items": {"type": "string"}})
 _READ_ONLY: dict[str, str] = {
-    "id": "of the job",
+    "id": "the id of the job",
     "version": "grows with every change",
     "state": "active, paused, disabled or done",
-    "next_run_at": "when it runs next",
-    "last_execution": "its latest execution",
-    "created_at": "when it was created",
-    "updated_at": "when it was changed last",
-    "note": "why it is paused or disabled",
-    "paused_at": "since when it is paused",
-    "error": "why its definition cannot be read",
-    "diff": "what a change did to its coming runs",
+    "next_run_at": "the next scheduled time",
+    "last_execution": "the latest execution",
+    "created_at": "when the job was created",
+    "updated_at": "when the job was last changed",
+    "note": "why the job is paused or disabled",
+    "paused_at": "when the job was paused",
+    "error": "why the definition cannot be read",
+    "diff": "how a change affects the upcoming runs",
 }
-#: What says when a job runs, what it does and how, as it is sent and as it is answered.
+#: Fields of the definition, in requests and responses.
 JOB_FIELDS: Schema = {
     "description": text("for people", max_length=MAX_DESCRIPTION),
     "schedule": _schedule(
-        "when it runs: text of any dialect, now, manual, or an object; unless given it runs once, when it is created",
+        "when the job runs: text of any dialect, now, manual, or an object; by default once, when the job is created",
         "0 9 * * 1-5",
         "every weekday at 9am",
         "manual",
@@ -259,12 +271,12 @@ JOB_FIELDS: Schema = {
     ),
     **_OPTIONS,
     "tasks": with_description(
-        "what it does; a single task may stand beside its name, as http, command, python or wait",
+        "the tasks; a single task may be given directly, as http, command, python or wait",
         {"type": ["array", "null"], "maxItems": MAX_TASKS, "items": ref("TaskInput")},
     ),
     **_SETTINGS,
     "after": with_description(
-        "jobs of the namespace that it follows: it runs when all of them have ended so",
+        "upstream jobs in the namespace: the job runs when all of them have finished with the given outcome",
         {
             "type": ["array", "null"],
             "maxItems": MAX_FOLLOWED,
@@ -272,32 +284,32 @@ JOB_FIELDS: Schema = {
         },
         ["extract", {"job": "load", "on": "completion"}],
     ),
-    "on_start": _object("Hook", "runs before the first task, whatever comes of it"),
+    "on_start": _object("Hook", "runs before the first task; its outcome is ignored"),
     "on_complete": _object("Hook", "runs after the last task, with the report as its payload"),
     "alerts": with_description(
-        "refused, as alerts do not exist yet: leave it out; jobs that were stored with some answer with them",
+        "rejected, because alerts are not supported yet; returned for jobs that were stored with some",
         {"type": ["array", "null"], "items": ref("Anything"), "deprecated": True},
     ),
-    "owner": text("who applied it", "billing", max_length=200),
+    "owner": text("the program or file that declares the job", "billing", max_length=200),
     "tags": any_of(
-        "to find it by; a list means empty values",
+        "tags to find the job by; a list means empty values",
         ref("Tags"),
         ref("TagNames"),
         examples=[{"team": "data"}, ["urgent"]],
     ),
-    "payload": {"description": f"any JSON of up to {MAX_PAYLOAD // 1024} KiB, which its targets are given"},
+    "payload": {"description": f"any JSON of up to {MAX_PAYLOAD // 1024} KiB, passed to the targets"},
 }
 _JOB: Schema = {
-    "name": {"description": "unique in its namespace, and never changes", **ref("Name")},
-    "namespace": any_of('"default", or that of the request, unless given', ref("Name")),
+    "name": {"description": "unique in the namespace; cannot be changed", **ref("Name")},
+    "namespace": any_of('by default the namespace of the request, or "default"', ref("Name")),
     "enabled": with_description(
-        "false: switched off; as it is unless given, and a new job is on", {"type": ["boolean", "null"]}
+        "false: disabled; by default unchanged, and true for a new job", {"type": ["boolean", "null"]}
     ),
     **JOB_FIELDS,
     **TARGETS,
-    "job_type": text("another name of python: the name of the function", "EMAIL_SENDER", max_length=200),
+    "job_type": text("another name of python.name: the name of the function", "EMAIL_SENDER", max_length=200),
     "schedule_type": text(
-        "one_time, once, delayed; recurring, cron, interval; immediate, now; upper or lower case; has to fit the rest",
+        "one_time, once, delayed; recurring, cron, interval; immediate, now; any case; must fit the schedule",
         "RECURRING",
         max_length=64,
     ),
@@ -305,7 +317,7 @@ _JOB: Schema = {
     "execute_at": _schedule("another name of schedule, for an instant", "2027-01-01T09:00:00Z"),
     **{
         name: {
-            "description": f"{description}; of an answer, and refused when it is sent and is not so",
+            "description": f"{description}; read-only, rejected if it contradicts the job",
             "readOnly": True,
         }
         for name, description in _READ_ONLY.items()
@@ -321,7 +333,7 @@ JOB_SCHEMAS: dict[str, Schema] = {
         ]
     },
     "JobPatch": with_description(
-        "fields to change, of those of a job; null: what holds where nothing is said",
+        "the fields of a job to change; null removes a field",
         {"type": "object", "additionalProperties": True},
     ),
     "TaskInput": _TASK,

@@ -1,40 +1,40 @@
-"""Which refusals a route can answer with: told by what the route is, so that the document lists them for each.
+"""Derives the refusals (4XX) of each route from its declaration, so that the document lists them.
 
-Failures of the server (5XX) can happen to every route, and are left to the document's ``default`` answer.
+Failures of the server (5XX) can happen to every route; the document's ``default`` response covers them.
 """
 
 from collections.abc import Callable
 from typing import Any
 
 from chronos.api.auth.permissions import Permission
-from chronos.api.problems import KINDS, PROBLEM
+from chronos.api.problems import KINDS, PROBLEM, type_of
 from chronos.api.routing import Route, Scope, ref
 
-_NAMING = ("namespace", "job")  # parameters of the query that name what may not be there
+_NAMING = ("namespace", "job")  # query parameters whose value may not exist
 
 
 def refusals(route: Route) -> tuple[int, ...]:
-    """The statuses of the refusals that a route can answer with, in order."""
+    """Return the statuses of the refusals of a route, in order."""
     return tuple(status for status, applies in _RULES if applies(route))
 
 
 def refusal_ref(status: int) -> dict[str, Any]:
-    """The answer of a refusal, by its name in the document."""
+    """Return a reference to the response of a refusal."""
     return {"$ref": f"#/components/responses/{_name(status)}"}
 
 
 def refusal_responses() -> dict[str, Any]:
-    """Every refusal as an answer of the document, under its name."""
+    """Return every refusal as a named response of the document."""
     return {_name(status): _response(status) for status, _ in _RULES}
 
 
 def _is_any(_: Route) -> bool:
-    """Parameters that are not known (400), and pages of other sites (403), are refused everywhere."""
+    """Unknown parameters (400) and pages of other sites (403) are refused on every route."""
     return True
 
 
 def _is_guarded(route: Route) -> bool:
-    """It asks who the caller is, and counts tries and requests."""
+    """Authentication, and the limits that depend on the client."""
     return route.permission is not Permission.OPEN
 
 
@@ -81,17 +81,17 @@ def _response(status: int) -> dict[str, Any]:
         kind.code: {
             "summary": kind.title,
             "value": {
-                "type": f"urn:chronos:problem:{kind.code}",
+                "type": type_of(kind),
                 "title": kind.title,
                 "status": status,
                 "code": kind.code,
-                "detail": "what is wrong, and what to do",
+                "detail": "what is wrong; what to do",
                 "request_id": "4f1c2a7e9b0d4c55",
             },
         }
         for kind in kinds
     }
     return {
-        "description": f"refused (RFC 9457), with the code {' or '.join(codes)}",
+        "description": f"a problem (RFC 9457) with the code {' or '.join(codes)}",
         "content": {PROBLEM: {"schema": ref("Problem"), "examples": examples}},
     }

@@ -1,4 +1,4 @@
-"""Short ways to say in JSON Schema what a field may be. Null is a field that is left out, and so always allowed."""
+"""Short builders of JSON Schemas. Null means that a field is absent, so it is always allowed."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -11,12 +11,12 @@ NULL: Schema = {"type": "null"}
 
 
 def with_description(description: str, schema: Schema, *examples: Any) -> Schema:
-    """A schema with a line for people, and examples."""
+    """Add a description and examples to a schema."""
     return {"description": description, **schema, **({"examples": list(examples)} if examples else {})}
 
 
 def text(description: str, *examples: str, max_length: int = MAX_LENGTH) -> Schema:
-    """Some text. The server counts bytes, which are never fewer than characters."""
+    """A string. The server counts bytes, of which there are at least as many as characters."""
     return with_description(description, {"type": ["string", "null"], "maxLength": max_length}, *examples)
 
 
@@ -26,7 +26,7 @@ def duration(description: str, *examples: str) -> Schema:
 
 
 def integer(description: str, low: int, high: int, *examples: int) -> Schema:
-    """A whole number within bounds."""
+    """An integer within bounds."""
     return with_description(description, {"type": ["integer", "null"], "minimum": low, "maximum": high}, *examples)
 
 
@@ -36,24 +36,24 @@ def number(description: str, low: float, high: float, *examples: float) -> Schem
 
 
 def one_of(description: str, values: Iterable[str], *aliases: str) -> Schema:
-    """One of some words, in this case and no other."""
+    """One of several words, case-sensitive."""
     return any_of(description, {"type": "string", "enum": [*map(str, values), *aliases]})
 
 
 def any_of(description: str, *schemas: Any, examples: Iterable[Any] = ()) -> Schema:
-    """What one of several schemas allows."""
+    """A value of one of several schemas."""
     return with_description(description, {"anyOf": [*schemas, NULL]}, *examples)
 
 
 def texts(description: str, max_items: int, *examples: Any, max_length: int = 256) -> Schema:
-    """A list of texts, or a single one."""
+    """A list of strings, or a single one."""
     items = {"type": "string", "maxLength": max_length}
     schema = {"type": ["string", "array", "null"], "maxLength": max_length, "maxItems": max_items, "items": items}
     return with_description(description, schema, *examples)
 
 
 def text_map(description: str, max_items: int, *examples: Any) -> Schema:
-    """An object whose values are texts."""
+    """An object of strings."""
     schema = {
         "type": ["object", "null"],
         "maxProperties": max_items,
@@ -64,7 +64,7 @@ def text_map(description: str, max_items: int, *examples: Any) -> Schema:
 
 
 def closed(description: str, properties: Schema, *examples: Any, **more: Any) -> Schema:
-    """An object that takes these fields and no others."""
+    """An object with exactly these fields."""
     return with_description(
         description, {"type": "object", "properties": properties, "additionalProperties": False, **more}, *examples
     )

@@ -1,4 +1,4 @@
-"""The shapes of the API as JSON Schema: what is promised about them, and no more."""
+"""JSON Schemas of the responses. They state what is promised, and no more."""
 
 from typing import Any
 
@@ -44,9 +44,9 @@ _JOB_REQUIRED: dict[str, Any] = {
 _JOB_OPTIONAL: dict[str, Any] = {
     **{name: schema for name, schema in JOB_FIELDS.items() if name not in _JOB_REQUIRED},
     "tags": ref("Tags"),
-    "note": {"type": "string", "description": "why it is paused or disabled"},
+    "note": {"type": "string", "description": "why the job is paused or disabled"},
     "paused_at": _AT,
-    "error": {"type": "string", "description": "why its definition cannot be read; it does not run"},
+    "error": {"type": "string", "description": "why the definition cannot be read; such a job does not run"},
 }
 _LAST = {"anyOf": [ref("ExecutionItem"), {"type": "null"}]}
 
@@ -82,13 +82,13 @@ _SPAN: dict[str, Any] = {
     "recorded_at": _AT,
 }
 _COUNTS: dict[str, Any] = {"type": "object", "additionalProperties": _INTEGER}
-#: What the node that answers says of itself.
+#: The state of the node that responds.
 _NODE_FACTS: dict[str, Any] = {
-    "node": _TEXT | {"description": "its name"},
+    "node": _TEXT | {"description": "the name of the node"},
     "number": _INTEGER,
     "version": _TEXT,
     "ready": _BOOLEAN,
-    "reason": _TEXT_OR_NULL | {"description": "why it is not ready"},
+    "reason": _TEXT_OR_NULL | {"description": "why the node is not ready"},
     "schedules": _BOOLEAN,
     "works": _BOOLEAN,
     "slots": _INTEGER,
@@ -116,14 +116,27 @@ _TASK = _object(
         "error": _TEXT_OR_NULL,
         "attempts": _list(ref("Attempt")),
     },
-    {"retired": {"type": "boolean", "description": "its job has no task of this name any more"}},
+    {"retired": {"type": "boolean", "description": "true if the job no longer has this task"}},
 )
 _SOME_RUNS = ref("SomeRuns")
-_RUNS = _object({"added": _SOME_RUNS, "cancelled": _SOME_RUNS, "kept": _SOME_RUNS, "until": _AT, "whole": _BOOLEAN})
+_RUNS = _object(
+    {
+        "added": _SOME_RUNS,
+        "canceled": _SOME_RUNS,
+        "cancelled": {
+            "allOf": [_SOME_RUNS],
+            "deprecated": True,
+            "description": "the same as canceled; removed in the next release",
+        },
+        "kept": _SOME_RUNS,
+        "until": _AT,
+        "whole": _BOOLEAN,
+    }
+)
 _FIELD_ERRORS = _list(ref("FieldError"))
 _ROLES_INPUT = {
     "type": "object",
-    "description": "a role for each namespace",
+    "description": "a role per namespace",
     "minProperties": 1,
     "additionalProperties": {"type": "string", "enum": [role.name.lower() for role in Role]},
 }
@@ -233,7 +246,8 @@ SCHEMAS: dict[str, Any] = {
     "Preview": _object(
         {
             "words": _TEXT,
-            "understood_as": _TEXT_OR_NULL | {"description": "what words, names and macros stand for, if not itself"},
+            "understood_as": _TEXT_OR_NULL
+            | {"description": "the expression that words, names and macros stand for; null if the text is one"},
             "timezone": _TEXT,
             "next": _list(_AT),
             "warnings": _list(_object({"kind": _TEXT, "at": _AT, "wall": _TEXT, "count": _INTEGER, "message": _TEXT})),
@@ -244,7 +258,7 @@ SCHEMAS: dict[str, Any] = {
         {
             "jobs_persisted": _INTEGER,
             "jobs": _COUNTS | {"description": "by state"},
-            "executions": _COUNTS | {"description": "those that have not ended, by status"},
+            "executions": _COUNTS | {"description": "executions in progress, by status"},
             **_NODE_FACTS,
         },
     ),
@@ -292,18 +306,18 @@ SCHEMAS: dict[str, Any] = {
             "expires_at": _AT_OR_NULL,
             "created_by": _TEXT_OR_NULL,
         },
-        {"token": {"type": "string", "description": "when it is made, and never again"}},
+        {"token": {"type": "string", "description": "only in the response that creates it"}},
     ),
-    "Roles": _MAP | {"description": "a role for each namespace"},
+    "Roles": _MAP | {"description": "a role per namespace"},
     "RolesInput": _ROLES_INPUT,
     "User": _object({"name": _TEXT, "role": _TEXT_OR_NULL, "namespaces": {"anyOf": [ref("Roles"), {"type": "null"}]}}),
     "FieldError": _object({"pointer": _TEXT, "message": _TEXT}),
     "Problem": _object(
         {
-            "type": _TEXT,
+            "type": {"type": "string", "format": "uri-reference", "description": "the page that explains the code"},
             "title": _TEXT,
             "status": _INTEGER,
-            "code": _TEXT | {"description": "stable: match on this"},
+            "code": _TEXT | {"description": "stable; match on this"},
             "detail": _TEXT,
             "request_id": _TEXT,
         },

@@ -7,6 +7,7 @@ It uses only the standard library, so that commands start quickly. Commands rece
 import base64
 import json
 import re
+import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -16,7 +17,7 @@ from typing import Any
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
 from chronos.cli.ctl.contexts import ServerContext, hide_password
-from chronos.cli.ctl.errors import CommandFailure, Unreachable, error_for_reply
+from chronos.cli.ctl.errors import CommandFailure, ForeignServer, Unreachable, error_for_reply
 
 API = "/api/v1"
 MAX_ATTEMPTS = 3
@@ -25,6 +26,7 @@ _TIMEOUT_S = 60.0
 _RETRY_STATUSES = (429, 503)
 _FOREIGN_STATUSES = (404, 405, 501)  # without a code, they come from another kind of server
 _RUN_PATHS = ("executions", "dead-letters")
+_REST_HINT = re.compile(r"; (?:GET \S+ lists them|list the jobs to see their names)$")
 _TAG = re.compile(r"<[^<>]*>")
 
 Query = Mapping[str, object | None]
@@ -78,8 +80,8 @@ class ApiClient:
                 raise
             raise self._foreign_reply() from None
 
-    def _foreign_reply(self, detail: str = "") -> CommandFailure:
-        return CommandFailure(
+    def _foreign_reply(self, detail: str = "") -> ForeignServer:
+        return ForeignServer(
             f"{hide_password(self.server.url)} does not answer like a Chronos server{detail}; "
             "name one with --server URL or CHRONOS_SERVER"
         )
@@ -90,7 +92,7 @@ class ApiClient:
         """Return the JSON value at a path, which is given as its segments."""
         return self.call("GET", *path, query=query).value
 
-    def text(self, *path: str, query: Query | None = None) -> str:
+    def get_text(self, *path: str, query: Query | None = None) -> str:
         """Return the text at a path."""
         return str(self.call("GET", *path, query=query, text=True).value)
 
@@ -118,7 +120,7 @@ class ApiClient:
             status=status, value=raw.decode(errors="replace") if text else _parse_value(raw), headers=reply_headers
         )
 
-    def change(
+    def change_job(
         self, method: str, name: str, *verb: str, query: Query | None = None, body: object = None, dry_run: bool = False
     ) -> Any:
         """Change a job. Raises ``StateConflict`` if it changes between the read and the write (``If-Match``)."""
@@ -136,7 +138,7 @@ class ApiClient:
             while line := response.readline():
                 yield line
 
-    def pages(self, *path: str, limit: int | None, query: Query | None = None) -> dict[str, Any]:
+    def list_pages(self, *path: str, limit: int | None, query: Query | None = None) -> dict[str, Any]:
         """Return at most ``limit`` items of a list (None: all), in the shape of one page."""
         items: list[Any] = []
         cursor: str | None = None
@@ -154,14 +156,22 @@ class ApiClient:
         problem = _parse_problem(body)
         if status in _FOREIGN_STATUSES and "code" not in problem:
             return self._foreign_reply(f" (status {status})")
-        hint = None
-        if problem.get("code") == "not_found" and len(path) > 1 and "did you mean" not in str(problem.get("detail")):
-            if path[0] in _RUN_PATHS and self._is_job(path[1]):
-                problem["detail"] = f'"{path[1]}" is a job, not an execution'
-                hint = f"list its executions: chronosctl executions list {path[1]}"
-            else:
-                hint = _list_hint(path)
+        hint = self._add_not_found_hint(problem, path) if problem.get("code") == "not_found" and len(path) > 1 else None
         return error_for_reply(status, problem, hint)
+
+    def _add_not_found_hint(self, problem: dict[str, Any], path: Sequence[str]) -> str | None:
+        """Return the command that helps after a 404. The detail is changed to match: it may name a REST path."""
+        detail = str(problem.get("detail"))
+        if "did you mean" in detail or detail.startswith("namespace"):
+            return None
+        if path[0] in _RUN_PATHS and self._is_job(path[1]):
+            problem["detail"] = f'"{path[1]}" is a job, not an execution'
+            return f"list its executions: chronosctl executions list {shlex.quote(path[1])}{self._namespace_option()}"
+        problem["detail"] = _REST_HINT.sub("", detail)
+        return _list_hint(path, self._namespace_option())
+
+    def _namespace_option(self) -> str:
+        return "" if self.server.namespace is None else f" -n {shlex.quote(self.server.namespace)}"
 
     def _is_job(self, name: str) -> bool:
         from chronos.service.serializers.identifiers import read_id  # imported late: commands must start quickly
@@ -244,17 +254,17 @@ def _parse_problem(text: bytes) -> dict[str, Any]:
     return {"detail": " ".join(words.split())[:200]}
 
 
-def _list_hint(path: Sequence[str]) -> str | None:
-    """Return the command that lists the resources of a path."""
+def _list_hint(path: Sequence[str], namespace_option: str) -> str | None:
+    """Return a line with the command that lists the resources of a path."""
     match path:
         case ("jobs", name, "versions", *_):
-            return f"list its versions: chronosctl jobs versions {name}"
+            return f"list its versions: chronosctl jobs versions {shlex.quote(name)}{namespace_option}"
         case ("jobs", *_):
-            return "list the jobs: chronosctl jobs list"
+            return f"list the jobs: chronosctl jobs list{namespace_option}"
         case ("executions", *_):
-            return "list the executions: chronosctl executions list"
+            return f"list the executions: chronosctl executions list{namespace_option}"
         case ("dead-letters", *_):
-            return "list the dead letters: chronosctl dlq list"
+            return f"list the dead letters: chronosctl dlq list{namespace_option}"
         case ("tokens" | "users" as noun, *_):
             return f"list the {noun}: chronosctl {noun} list"
         case _:

@@ -42,7 +42,7 @@ class Contexts:
     current: str | None = None
     servers: dict[str, ServerContext] = field(default_factory=dict)
 
-    def named(self, name: str) -> ServerContext:
+    def get(self, name: str) -> ServerContext:
         """Return the server called ``name``. Raises ``ContextNotFound``."""
         server = self.servers.get(name)
         if server is None:
@@ -100,13 +100,13 @@ def _find_context(server: str | None, context: str | None, environment: Mapping[
     if server is not None:
         return ServerContext(url=server)
     if context is not None:
-        return read_contexts().named(context)
+        return read_contexts().get(context)
     if url := environment.get("CHRONOS_SERVER"):
         return ServerContext(url=url)
     if name := environment.get("CHRONOS_CONTEXT"):
-        return read_contexts().named(name)
+        return read_contexts().get(name)
     contexts = read_contexts()
-    return ServerContext(url=DEFAULT_SERVER) if contexts.current is None else contexts.named(contexts.current)
+    return ServerContext(url=DEFAULT_SERVER) if contexts.current is None else contexts.get(contexts.current)
 
 
 def hide_password(url: str) -> str:

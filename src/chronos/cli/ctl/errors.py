@@ -23,6 +23,10 @@ class Unreachable(CommandFailure):
     exit_code = EXIT_UNREACHABLE
 
 
+class ForeignServer(CommandFailure):
+    """The server that answers is not Chronos."""
+
+
 class UnsuccessfulRun(CommandFailure):
     """The run that the command waited for did not succeed."""
 
@@ -72,7 +76,8 @@ def format_problem(status: int, problem: dict[str, Any]) -> str:
     if len(field_errors) == 1:
         return _format_field_error(field_errors[0], alone=True)
     if field_errors:
-        return "the request is invalid:\n" + "\n".join(f"  {_format_field_error(error)}" for error in field_errors)
+        lines = [_format_field_error(error).replace("\n", "\n  ") for error in field_errors]
+        return "the request is invalid:\n" + "\n".join(f"  {line}" for line in lines)
     if status == 412 and (versions := _CHANGED.match(detail)):
         return f"{detail}\n  chronosctl jobs diff {' '.join(versions.groups())}"
     if status == 401:

@@ -42,7 +42,7 @@ def list_command(
             if limit is None:
                 return client.get(path)
             query = {"namespace": client.server.namespace}
-            return client.pages(path, limit=None if everything else limit, query=query)
+            return client.list_pages(path, limit=None if everything else limit, query=query)
 
         show_list(fetch, output, columns, every_s)
 
@@ -80,7 +80,7 @@ def make_listing(
     options: Options = (),
 ) -> Listing:
     """Build a group with the verb ``list``. ``example_options`` follow the command in the examples of the help."""
-    group_help = _help(f"{help_text} Without a verb, list them.", f"{name}{example_options}")
+    group_help = _help(f"{help_text} The default command is list.", f"{name}{example_options}")
     noun = Listing(name, help=group_help, short_help=short_help)
     example, short_help = f"{name} {VERB}{example_options}", list_help or short_help
     noun.add_command(

@@ -1,4 +1,4 @@
 """From a claim to a settled execution: slots, attempts, records.
 
-When work is due belongs in ``scheduling``; what a target does belongs in ``chronos.runners``.
+Schedules and due times belong in ``scheduling``, the work of a target in ``chronos.runners``.
 """

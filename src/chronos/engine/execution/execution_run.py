@@ -236,7 +236,7 @@ class ExecutionRun:
             self._wake_future.set_result(None)
 
     async def _kill_attempts(self) -> None:
-        """Kill what still runs: the execution left this node, or the node stops."""
+        """Kill running attempts: the execution left this node, or the node stops."""
         for attempt in self._attempts.values():
             attempt.kill()
         for attempt in self._attempts.values():

@@ -51,7 +51,7 @@ class RunningExecution(Protocol):
 
 
 class SlotListener(Protocol):
-    """Is told when a slot is freed."""
+    """Listens for freed slots."""
 
     def on_slot_freed(self) -> None:
         """A slot is free for other work."""
@@ -156,8 +156,8 @@ class Executor:
     def reconcile(self, held: list[HeldExecution]) -> None:
         """Compare the executions that the store assigns to this node with those that run here.
 
-        Stops what the store wants canceled. After two heartbeats that disagree, releases what only the store lists and
-        kills what only runs here.
+        Stops executions that the store wants canceled. After two heartbeats that disagree, releases executions that
+        only the store lists, and kills those that only run here.
         """
         known, mismatches = set(), Counter[_ClaimKey]()
         for row in held:
@@ -235,7 +235,7 @@ class Executor:
                 await self._context.settler.drain()
 
     def end_grace_period(self) -> None:
-        """Stop what still runs, so that it is released."""
+        """Stop the running executions, so that they are released."""
         for run in tuple(self._running_executions.values()):
             run.stop_for_shutdown()
 

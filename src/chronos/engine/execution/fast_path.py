@@ -25,7 +25,7 @@ from chronos.store.commands import Claimed
 
 
 class FastPathListener(Protocol):
-    """Is told how an execution left the fast path: the executor."""
+    """Callbacks of the fast path, implemented by the executor."""
 
     def finish(self, run: "FastPath") -> None:
         """The outcome is with the settler, or the execution no longer belongs to this node."""

@@ -226,7 +226,7 @@ class OutputBuffers:
             self._loop = self._wake = None
 
     async def flush(self) -> None:
-        """Write everything that changed, and what the store did not accept before."""
+        """Write everything that changed, and the rows that the store did not accept before."""
         with self._lock:
             changed, self._changed = self._changed, {}
         await self._send([row for output in changed for row in _to_output_rows(output)])

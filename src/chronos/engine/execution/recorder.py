@@ -42,7 +42,7 @@ SUCCESS_END = End(status=Status.SUCCEEDED, reason=Reason.of(ReasonCode.SUCCEEDED
 
 
 class ExecutionRecorder:
-    """Writes what happens to one execution."""
+    """Writes attempts, progress and the end of one execution."""
 
     def __init__(self, context: NodeContext, claimed: Claimed, entry: CatalogEntry) -> None:
         self._context, self._claimed, self._entry = context, claimed, entry

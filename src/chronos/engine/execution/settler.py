@@ -119,5 +119,5 @@ class Settler:
                     self._listener.on_outcome_rejected(row)
 
 
-def _measure_row_text(rows_and_entries: tuple[SettleRow, CatalogEntry]) -> int:
-    return count_run_characters(rows_and_entries[0])
+def _measure_row_text(pair: tuple[SettleRow, CatalogEntry]) -> int:
+    return count_run_characters(pair[0])

@@ -1,4 +1,4 @@
-"""Followers: starts what follows an ended execution: the jobs that run after its job, and ``on_complete``."""
+"""Followers: starts the jobs that run after an ended execution, and its ``on_complete`` hook."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Outbox: delivers what must follow an outcome, at least once, on any node that can.
+"""Outbox: delivers the follow-ups of outcomes (follower jobs and hooks) at least once, on any node that can.
 
 Items are taken, handled and then acknowledged. A failed item is retried with growing pauses: hooks a few times,
 everything else until it succeeds.

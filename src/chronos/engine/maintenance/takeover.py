@@ -1,4 +1,4 @@
-"""Takeover: decides what becomes of an execution whose node is gone.
+"""Takeover: decides how an execution continues or ends after its node is gone.
 
 Running attempts are lost; the core decides on retries. The decision is pure: every node reaches the same verdict from
 the same record.

@@ -87,7 +87,7 @@ def _read_exactly(requests: socket.socket, length: int) -> bytes:
 
 
 def _supervise_command(request: dict[str, Any], fds: list[int]) -> NoReturn:
-    """Run one command to its end, and kill what it leaves behind."""
+    """Run one command to its end, and kill the processes that it leaves behind."""
     stdin, stdout, stderr, control_fd = fds
     control = socket.socket(fileno=control_fd)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -181,9 +181,9 @@ def _kill_descendants() -> None:
     """Kill processes that left the group. All are stopped first, so that none forks while another is killed."""
     if not _LINUX:
         return
-    found = descendants(os.getpid())
+    pids = descendants(os.getpid())
     for number in (signal.SIGSTOP, signal.SIGKILL):
-        for pid in found:
+        for pid in pids:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, number)
 
@@ -200,7 +200,7 @@ def descendants(root: int) -> list[int]:
     """
     if not os.path.exists(f"/proc/{root}/task/{root}/children"):
         return _descendants_by_parent(root)
-    found: list[int] = []
+    pids: list[int] = []
     pending = [root]
     while pending:
         parent = pending.pop()
@@ -208,9 +208,9 @@ def descendants(root: int) -> list[int]:
             for thread in os.listdir(f"/proc/{parent}/task"):
                 with open(f"/proc/{parent}/task/{thread}/children", "rb") as file:
                     children_of_parent = [int(pid) for pid in file.read().split()]
-                found.extend(children_of_parent)
+                pids.extend(children_of_parent)
                 pending.extend(children_of_parent)
-    return found
+    return pids
 
 
 def _descendants_by_parent(root: int) -> list[int]:
@@ -221,13 +221,13 @@ def _descendants_by_parent(root: int) -> list[int]:
             with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
                 parent = file.read().rpartition(b") ")[2].split(None, 2)[1]
                 children.setdefault(int(parent), []).append(int(name))
-    found: list[int] = []
+    pids: list[int] = []
     pending = [root]
     while pending:
         children_of_parent = children.get(pending.pop(), [])
-        found.extend(children_of_parent)
+        pids.extend(children_of_parent)
         pending.extend(children_of_parent)
-    return found
+    return pids
 
 
 class _NotStarted(Exception):

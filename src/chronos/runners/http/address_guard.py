@@ -1,6 +1,6 @@
 """AddressGuard: decides which addresses jobs may reach. By default only those of the public internet.
 
-A host is checked when a job is saved, as far as its text alone tells. The address itself is checked each time one is
+A host is checked when a job is saved, if its text is already an address. Every address is checked again when it is
 dialled, whatever the name resolved to. ``ipaddress.is_global`` is not used: its result differs between versions of
 Python, and includes multicast, relays and addresses that embed a private one.
 """
@@ -88,7 +88,7 @@ class AddressGuard:
         self._check(ip_address(text), text)
 
     def to_refused_error(self, host: str) -> AddressRefused:
-        """Build the error for a host without allowed addresses. It names the host, never what it resolved to."""
+        """Build the error for a host without allowed addresses. It names the host, never its addresses."""
         return AddressRefused(f"{host} has no public address; {self.advice}")
 
     def _check(self, address: Address, shown: str) -> None:

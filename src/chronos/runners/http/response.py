@@ -1,4 +1,4 @@
-"""What is recorded of a response: a bounded part, as text, whatever the server sends."""
+"""The record of a response: a bounded part of it as text, whatever the server sends."""
 
 import re
 import zlib
@@ -76,9 +76,8 @@ class CapturedResponse:
 
 def body_limit_bytes(mask: SecretMask) -> int:
     """Return how many bytes of a body to read. The rest is never received."""
-    return (
-        MAX_BODY_BYTES + _COMPRESSION_OVERHEAD_BYTES + mask.longest_secret_chars
-    )  # a secret at the edge must be seen whole to be masked
+    # The longest secret is added because a secret at the edge can only be masked if all of it was read.
+    return MAX_BODY_BYTES + _COMPRESSION_OVERHEAD_BYTES + mask.longest_secret_chars
 
 
 def capture(response: Response, mask: SecretMask) -> CapturedResponse:

@@ -1,4 +1,4 @@
-"""``ctx``: what a Python function knows about its run, and what it can do besides its work.
+"""``ctx``: the context of a Python function. It describes the run and offers logs, progress and durable calls.
 
 Durable calls (``sleep``, ``wait_for_signal``, ``step``) are counted. The n-th call meets the n-th entry of the memory::
 
@@ -6,8 +6,8 @@ Durable calls (``sleep``, ``wait_for_signal``, ``step``) are counted. The n-th c
     pending entry   its time or signal has come: marks it done and continues; otherwise suspends again
     done entry      returns at once, with the recorded value
 
-So a function that slept is called again from the top and passes what it has already done. Everything between durable
-calls runs again: what must happen once belongs in a ``step``.
+So a function that slept is called again from the top and passes its finished calls at once. Everything between durable
+calls runs again: work that must happen once belongs in a ``step``.
 
 **Sync and async.** An async function awaits these three; a sync function just calls them. The rest of a context is the
 same for both.

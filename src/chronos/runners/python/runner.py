@@ -49,7 +49,7 @@ class PythonRunner:
             faults.raise_if_any()
         name = options.get("name")
         if not isinstance(name, str) or not name:
-            faults.add(("name",), f"python.name is {name!r}, expected the name of a registered function")
+            faults.add(("name",), f"python.name must be the name of a registered function, got {name!r}")
         if options.get("limits") is not None:
             limits = faults.try_read((), read_limits, options["limits"])
             function = self._functions.get(name) if isinstance(name, str) else None

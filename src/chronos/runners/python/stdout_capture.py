@@ -108,14 +108,14 @@ class _InstalledStandIns:
         """Put a stand-in before the current stream."""
         if name not in _SYS:
             return
-        stream_now, stand_in = _SYS[name], self.current[name]
-        if isinstance(stream_now, StdoutStandIn):
-            self.current[name] = stream_now
+        installed, stand_in = _SYS[name], self.current[name]
+        if isinstance(installed, StdoutStandIn):
+            self.current[name] = installed
         else:
-            if stand_in is None or stand_in.original is not stream_now:
+            if stand_in is None or stand_in.original is not installed:
                 self.sequence += 1
-                stand_in = StdoutStandIn(stream_now, self.sequence)
-            if _SYS[name] is stream_now:
+                stand_in = StdoutStandIn(installed, self.sequence)
+            if _SYS[name] is installed:
                 _SYS[name] = self.current[name] = stand_in
 
     def remove(self, name: str) -> None:
@@ -123,10 +123,10 @@ class _InstalledStandIns:
 
         A stand-in that other code puts back later copies nothing.
         """
-        stream_now, self.current[name] = _SYS.get(name), None
-        if isinstance(stream_now, StdoutStandIn):
-            stream = stream_now.original
-            if _SYS[name] is stream_now:
+        installed, self.current[name] = _SYS.get(name), None
+        if isinstance(installed, StdoutStandIn):
+            stream = installed.original
+            if _SYS[name] is installed:
                 _SYS[name] = stream
 
 
@@ -134,7 +134,7 @@ _stand_ins = _InstalledStandIns()
 
 
 def start_capture() -> None:
-    """Capture what this process prints, until ``stop_capture`` has been called as often."""
+    """Capture the prints of this process, until ``stop_capture`` has been called as often."""
     with _stand_ins.lock:
         _stand_ins.users += 1
         for name in _STREAM_NAMES:
@@ -161,7 +161,7 @@ def capture_prints() -> Iterator[None]:
 
 
 def route_prints_to(sink: Sink) -> None:
-    """Send what is printed from here on to a sink. Call it in a context that ends with the attempt."""
+    """Send all later prints of this context to a sink. Call it in a context that ends with the attempt."""
     current = _stand_ins.current
     if _SYS.get("stdout") is not current["stdout"] or _SYS.get("stderr") is not current["stderr"]:
         _retake_streams()

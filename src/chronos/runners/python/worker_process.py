@@ -192,7 +192,7 @@ def import_function(origin: FunctionOrigin, main: tuple[str, str] | None) -> Cal
 
 
 def _load_main(main: tuple[str, str] | None) -> types.ModuleType:
-    """Load the program's main module under another name, so that it does not start what it starts when run."""
+    """Load the program's main module under another name, so that its ``__main__`` block does not run."""
     if MAIN in sys.modules:
         return sys.modules[MAIN]
     if main is None:

@@ -112,7 +112,7 @@ class ServerConnection:
     ) -> HttpReply:
         """Send a request. With ``repeat`` it is sent again when the server is unreachable or busy.
 
-        Raises the error that the response means, ``Unavailable`` when there is none.
+        Raises the error that the response means, and ``Unavailable`` without a response.
         """
         url = f"{self._base}{API}/" + "/".join(quote(segment, safe="") for segment in path)
         params = {name: str(value) for name, value in (query or {}).items() if value is not None}

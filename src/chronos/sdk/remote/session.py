@@ -1,4 +1,4 @@
-"""The connections behind an app that is a client. They replace the store; there is no engine.
+"""The connections behind an app that is a client. They replace the store and the engine.
 
 Declared jobs are saved before every other request, in bulk. When an app with an owner starts, jobs that it no longer
 declares are deleted. Everything here happens on the app's home loop.

@@ -6,9 +6,7 @@ HTTP bodies belong in ``chronos.api``; rows of the store belong in ``store.sql.r
 from chronos.service.serializers.execution import write_execution, write_span
 from chronos.service.serializers.identifiers import id_text, read_id
 from chronos.service.serializers.job import (
-    Check,
     Draft,
-    check_targets,
     has_run_at_once,
     read_job,
     runs_once,
@@ -18,6 +16,7 @@ from chronos.service.serializers.job import (
 from chronos.service.serializers.job_reader import JobReader
 from chronos.service.serializers.problems import InvalidJob, Problem
 from chronos.service.serializers.schedule import read_schedule_only
+from chronos.service.serializers.target import Check, check_targets
 
 __all__ = [
     "Check",

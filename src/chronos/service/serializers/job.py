@@ -1,7 +1,5 @@
 """Jobs as JSON. A job that was returned can be sent back and means the same."""
 
-import json
-import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
@@ -28,28 +26,31 @@ from chronos.core.job import (
 from chronos.core.lane import PYTHON
 from chronos.core.schedule.schedule import Schedule
 from chronos.core.task_group import build_layout
-from chronos.errors import Invalid, InvalidOptions
+from chronos.errors import Invalid
 from chronos.service.serializers.identifiers import find_name_fault, id_text
 from chronos.service.serializers.json_values import extend_pointer, to_plain_json
 from chronos.service.serializers.object_reader import ObjectReader
 from chronos.service.serializers.problems import InvalidJob, Problem
 from chronos.service.serializers.schedule import read_schedule, write_schedule
 from chronos.service.serializers.settings import read_overrides, read_settings, write_settings
-
-Check = Callable[[Mapping[str, Any]], None]
+from chronos.service.serializers.target import (
+    Check,
+    check_target,
+    find_target_fields,
+    read_target,
+    target_field_names,
+)
 
 MAX_TASKS = 1_000
 MAX_TAGS = 64
 MAX_FOLLOWED = 100
 MAX_DESCRIPTION = 10 * 1024
 MAX_PAYLOAD = 256 * 1024
-MAX_OPTIONS = 256 * 1024
 MAX_SPEC = 1024 * 1024  # bytes of the stored spec
 NO_ALERTS = (
     "alerts are not supported yet, so none would be sent; leave the field out, or set it to null to remove it from a "
     "stored job"
 )
-_MAX_EXAMPLE = 200  # characters of an example in a message
 DEFAULT_TASK_NAME = "main"  # of a single task without a name
 MASK_BYTES = MASK.encode()
 
@@ -73,8 +74,6 @@ _READ_ONLY_FIELDS = frozenset(
 )
 #: Fields that few jobs set.
 _RARE_FIELDS = frozenset(("after", "enabled", "description", "on_start", "on_complete", "alerts", "owner", "payload"))
-_KINDS = ("http", "command", "python", "grpc", "wait")
-_ALIASES = {"webhook": "http"}
 _TARGET_POINTERS = ("/tasks", "/job_type")
 
 
@@ -121,47 +120,49 @@ def read_job(data: Any, *, checks: Mapping[str, Check], namespace: str = DEFAULT
     if "apiVersion" in data and "kind" in data:
         raise InvalidJob([Problem("", "is a Kubernetes manifest; write a job with a name, a schedule and tasks")])
     reader = ObjectReader(data, "", problems)
-    name = _name(reader, "name")
-    space = _name(reader, "namespace", default=namespace)
+    name = _read_name(reader, "name")
+    job_namespace = _read_name(reader, "namespace", default=namespace)
     reader.lacks(_READ_ONLY_FIELDS)
-    when = read_schedule(reader, name)
-    tasks = _tasks(reader, checks)
+    schedule_input = read_schedule(reader, name)
+    tasks = _read_tasks(reader, checks)
     settings = _with_mode(reader, read_settings(reader), tasks)
     after: tuple[UpstreamJob, ...] = ()
     enabled: bool | None = None
     if reader.lacks(_RARE_FIELDS):
         tags = reader.text_map("tags", max_items=MAX_TAGS, listed=True)
-        spec = JobSpec(schedule=when.spec, tasks=tasks, settings=settings, tags=tags)
+        spec = JobSpec(schedule=schedule_input.spec, tasks=tasks, settings=settings, tags=tags)
     else:
         _refuse_alerts(reader)
-        after = _after(reader, name)
+        after = _read_after(reader, name)
         enabled = reader.boolean("enabled")
         spec = JobSpec(
-            schedule=when.spec,
+            schedule=schedule_input.spec,
             tasks=tasks,
             settings=settings,
             description=reader.text("description", max_bytes=MAX_DESCRIPTION) or "",
             after=after,
-            on_start=_hook(reader, "on_start", checks),
-            on_complete=_hook(reader, "on_complete", checks),
+            on_start=_read_hook(reader, "on_start", checks),
+            on_complete=_read_hook(reader, "on_complete", checks),
             owner=reader.text("owner", max_bytes=200),
             tags=reader.text_map("tags", max_items=MAX_TAGS, listed=True),
-            payload=_payload(reader),
+            payload=_read_payload(reader),
         )
     reader.finish()
     encoded = _check_spec(spec, problems)
     if problems:
         raise InvalidJob(problems, name=name or None)
     return Draft(
-        namespace=space,
+        namespace=job_namespace,
         name=name,
         spec=spec,
-        parsed=None if when.spec is None or when.schedule is None else (when.spec, when.schedule),
+        parsed=None
+        if schedule_input.spec is None or schedule_input.schedule is None
+        else (schedule_input.spec, schedule_input.schedule),
         state=None if enabled is None else JobState.ACTIVE if enabled else JobState.DISABLED,
-        immediate=when.spec is None and not when.manual and not after and enabled is not False,
-        now=when.now,
-        manual=when.manual,
-        schedule_pointer=when.pointer,
+        immediate=schedule_input.spec is None and not schedule_input.manual and not after and enabled is not False,
+        now=schedule_input.now,
+        manual=schedule_input.manual,
+        schedule_pointer=schedule_input.pointer,
         target_pointers=_find_target_pointers(data, spec, checks) if MASK_BYTES in encoded else None,
     )
 
@@ -239,7 +240,7 @@ def write_spec(spec: JobSpec, *, masked: bool = True) -> dict[str, Any]:
 # --- reading
 
 
-def _name(reader: ObjectReader, field: str, default: str | None = None) -> str:
+def _read_name(reader: ObjectReader, field: str, default: str | None = None) -> str:
     value = reader.text(field, max_bytes=1024)
     if value is None:
         if default is None and not reader.present(field):
@@ -251,9 +252,9 @@ def _name(reader: ObjectReader, field: str, default: str | None = None) -> str:
     return value
 
 
-def _tasks(reader: ObjectReader, checks: Mapping[str, Check]) -> tuple[Task, ...]:
+def _read_tasks(reader: ObjectReader, checks: Mapping[str, Check]) -> tuple[Task, ...]:
     function = reader.text("job_type", max_bytes=200)
-    target_fields = _find_target_fields(reader, checks)
+    target_fields = find_target_fields(reader, checks)
     name, entries = reader.items("tasks", max_items=MAX_TASKS)
     given = [*(["job_type"] if function else []), *target_fields, *(["tasks"] if entries else [])]
     for duplicate in given[1:]:
@@ -261,35 +262,36 @@ def _tasks(reader: ObjectReader, checks: Mapping[str, Check]) -> tuple[Task, ...
     if not given and not any(problem.pointer.startswith(_TARGET_POINTERS) for problem in reader.problems):
         kinds = ", ".join(sorted(checks))
         reader.fault("tasks", f"is required; give a list of tasks, or a single target: {kinds}")
-    found: list[Task | None] = []
+    tasks: list[Task | None] = []
     if function is not None:
         options = {"name": function}
-        _check(reader, "job_type", PYTHON, options, checks)
-        found.append(Task(name=DEFAULT_TASK_NAME, target=Target(kind=PYTHON, options=options)))
+        check_target(reader, "job_type", PYTHON, options, checks)
+        tasks.append(Task(name=DEFAULT_TASK_NAME, target=Target(kind=PYTHON, options=options)))
     for field in target_fields:
         target = read_target(reader, field, checks)
-        found.append(None if target is None else Task(name=DEFAULT_TASK_NAME, target=target))
+        tasks.append(None if target is None else Task(name=DEFAULT_TASK_NAME, target=target))
     if entries:
-        found += [
-            _task(reader.to_object((name, place), value), checks, len(entries)) for place, value in enumerate(entries)
+        tasks += [
+            _read_task(reader.to_object((name, index), value), checks, len(entries))
+            for index, value in enumerate(entries)
         ]
         _check_names(reader, name, entries)
-    return tuple(task for task in found if task is not None)
+    return tuple(task for task in tasks if task is not None)
 
 
-def _task(reader: ObjectReader | None, checks: Mapping[str, Check], count: int) -> Task | None:
+def _read_task(reader: ObjectReader | None, checks: Mapping[str, Check], count: int) -> Task | None:
     if reader is None:
         return None
-    name = _name(reader, "name", default=DEFAULT_TASK_NAME if count == 1 else None)
-    target_fields = _find_target_fields(reader, checks)
+    name = _read_name(reader, "name", default=DEFAULT_TASK_NAME if count == 1 else None)
+    target_fields = find_target_fields(reader, checks)
     if len(target_fields) != 1:
         kinds = ", ".join(sorted(checks))
-        what = (
-            f"says {' and '.join(target_fields)}; a task does one thing"
+        message = (
+            f"has {' and '.join(target_fields)}; a task has one target"
             if target_fields
-            else f"says nothing to do: give {kinds}"
+            else f"has no target; give one of {kinds}"
         )
-        reader.problems.append(Problem(reader.pointer, what))
+        reader.problems.append(Problem(reader.pointer, message))
     targets = [read_target(reader, field, checks) for field in target_fields]
     needs = reader.texts("needs", max_items=MAX_TASKS)
     settings = read_overrides(reader)
@@ -302,124 +304,44 @@ def _check_names(reader: ObjectReader, field: str, entries: list[Any]) -> None:
     """Record tasks with the same name, and needs that name no task."""
     if len(entries) == 1 and not (isinstance(entries[0], dict) and entries[0].get("needs")):
         return
-    tasks = [(place, value) for place, value in enumerate(entries) if isinstance(value, dict)]
+    tasks = [(index, value) for index, value in enumerate(entries) if isinstance(value, dict)]
     names: set[str] = {DEFAULT_TASK_NAME} if len(entries) == 1 and tasks[0][1].get("name") is None else set()
-    for place, task in tasks:
+    for index, task in tasks:
         name = task.get("name")
         if isinstance(name, str) and name in names:
             reader.fault(
-                (field, place, "name"), f'"{name[:64]}" is the name of another task; give each task its own name'
+                (field, index, "name"), f'"{name[:64]}" is the name of another task; give each task its own name'
             )
         elif isinstance(name, str):
             names.add(name)
-    for place, task in tasks:
+    for index, task in tasks:
         needs = task.get("needs")
-        for index, need in enumerate(needs if isinstance(needs, list) else [needs]):
+        for need_index, need in enumerate(needs if isinstance(needs, list) else [needs]):
             if isinstance(need, str) and need not in names:
-                path = ("needs", index) if isinstance(needs, list) else ("needs",)
-                reader.fault((field, place, *path), f'is "{need[:64]}", but the job has no task of this name')
+                path = ("needs", need_index) if isinstance(needs, list) else ("needs",)
+                reader.fault((field, index, *path), f'is "{need[:64]}", but the job has no task of this name')
 
 
-def _find_target_fields(reader: ObjectReader, checks: Mapping[str, Check]) -> list[str]:
-    """Return the fields of an object that are targets."""
-    return reader.present(*_target_fields(tuple(checks)))
-
-
-@lru_cache(maxsize=64)
-def _target_fields(kinds: tuple[str, ...]) -> tuple[str, ...]:
-    """Return every field name that can hold a target."""
-    return tuple(dict.fromkeys((*_KINDS, *_ALIASES, *kinds)))
-
-
-def read_target(reader: ObjectReader, field: str, checks: Mapping[str, Check]) -> Target | None:
-    """Read a target; returns None if it is not an object."""
-    _, value = reader.take(field)
-    if not isinstance(value, dict):
-        if value is not None:
-            reader.fault(field, f"must be an object{_describe_target_shape(field, value)}")
-        return None
-    kind, options = _ALIASES.get(field, field), value
-    if len(msgspec.json.encode(options)) > MAX_OPTIONS:
-        reader.fault(field, f"is larger than {MAX_OPTIONS // 1024} KiB")
-    else:
-        _check(reader, field, kind, options, checks)
-    return Target(kind=kind, options=options)
-
-
-def _describe_target_shape(field: str, value: Any) -> str:
-    """Show the object that a text or a list was probably meant to be."""
-    match _ALIASES.get(field, field), value:
-        case "command", str():
-            example: dict[str, Any] = {"argv": value.split()}
-        case "command", list():
-            example = {"argv": value}
-        case "http", str():
-            example = {"url": value}
-        case "python", str():
-            example = {"name": value}
-        case _:
-            return ""
-    text = json.dumps(example, ensure_ascii=False)
-    return f" like {text}" if len(text) <= _MAX_EXAMPLE else ""
-
-
-def _check(reader: ObjectReader, field: str, kind: str, options: dict[str, Any], checks: Mapping[str, Check]) -> None:
-    """Let the runner check the options of a target."""
-    check = checks.get(kind)
-    if check is None:
-        reader.fault(field, f'unsupported target "{kind}"; use one of {", ".join(sorted(checks))}')
-        return
-    try:
-        check(options)
-    except InvalidOptions as error:
-        for path, message in error.faults:
-            reader.fault((field, *path), message)
-    except Invalid as error:
-        reader.fault((field, *_find_option(kind, str(error))), str(error))
-
-
-def check_targets(name: str, spec: JobSpec, checks: Mapping[str, Check]) -> None:
-    """Raise ``InvalidJob`` if a stored job has a target that would now be rejected."""
-    problems: list[Problem] = []
-    targets = [(f"/tasks/{place}", task.target) for place, task in enumerate(spec.tasks)]
-    targets += [("/on_start", spec.on_start)] if spec.on_start is not None else []
-    targets += [("/on_complete", spec.on_complete)] if spec.on_complete is not None else []
-    for pointer, target in targets:
-        _check(ObjectReader({}, pointer, problems), target.kind, target.kind, target.options, checks)
-    if problems:
-        raise InvalidJob(problems, name=name)
-
-
-def _find_option(kind: str, message: str) -> tuple[str, ...]:
-    """Return the path of the option that a runner's message starts with: ``http.auth.token``, ``http has no option
-    "urll"``.
-    """
-    if unknown := re.match(rf'{re.escape(kind)} has no option "([^"]+)"', message):
-        return (unknown.group(1),)
-    named = re.match(rf"{re.escape(kind)}((?:\.[A-Za-z0-9_-]+|\[\d+\])+)", message)
-    return () if named is None else tuple(re.findall(r"[A-Za-z0-9_-]+", named.group(1)))
-
-
-def _hook(reader: ObjectReader, field: str, checks: Mapping[str, Check]) -> Target | None:
+def _read_hook(reader: ObjectReader, field: str, checks: Mapping[str, Check]) -> Target | None:
     inner = reader.object(field)
     if inner is None:
         return None
-    target_fields = _find_target_fields(inner, checks)
+    target_fields = find_target_fields(inner, checks)
     if len(target_fields) != 1:
         reader.fault(field, f"must have exactly one target: {', '.join(sorted(checks))}")
-    targets = [read_target(inner, one, checks) for one in target_fields]
+    targets = [read_target(inner, field_name, checks) for field_name in target_fields]
     inner.finish()
     return targets[0] if targets else None
 
 
-def _after(reader: ObjectReader, name: str) -> tuple[UpstreamJob, ...]:
+def _read_after(reader: ObjectReader, name: str) -> tuple[UpstreamJob, ...]:
     field, entries = reader.items("after", max_items=MAX_FOLLOWED)
-    found: list[UpstreamJob] = []
-    for place, value in enumerate(entries):
+    upstream: list[UpstreamJob] = []
+    for index, value in enumerate(entries):
         if isinstance(value, str):
-            found.append(UpstreamJob(job=value))
+            upstream.append(UpstreamJob(job=value))
             continue
-        inner = reader.to_object((field, place), value)
+        inner = reader.to_object((field, index), value)
         if inner is None:
             continue
         job = inner.text("job", max_bytes=200)
@@ -428,12 +350,12 @@ def _after(reader: ObjectReader, name: str) -> tuple[UpstreamJob, ...]:
         if job is None:
             inner.fault("job", "is required")
         else:
-            found.append(UpstreamJob(job=job, on=on))
-    if any(one.job == name for one in found):
+            upstream.append(UpstreamJob(job=job, on=on))
+    if any(upstream_job.job == name for upstream_job in upstream):
         reader.fault(field, "names the job itself; a job cannot follow itself")
-    if len({one.job for one in found}) < len(found):
+    if len({upstream_job.job for upstream_job in upstream}) < len(upstream):
         reader.fault(field, "names a job twice; name each job once")
-    return tuple(found)
+    return tuple(upstream)
 
 
 def _refuse_alerts(reader: ObjectReader) -> None:
@@ -443,7 +365,7 @@ def _refuse_alerts(reader: ObjectReader) -> None:
         reader.fault(field, NO_ALERTS)
 
 
-def _payload(reader: ObjectReader) -> Any:
+def _read_payload(reader: ObjectReader) -> Any:
     _, payload = reader.take("payload")
     if payload is not None and len(msgspec.json.encode(payload)) > MAX_PAYLOAD:
         reader.fault("payload", f"is larger than {MAX_PAYLOAD // 1024} KiB")
@@ -478,14 +400,14 @@ def _check_spec(spec: JobSpec, problems: list[Problem]) -> bytes:
 
 def _find_target_pointers(data: dict[str, Any], spec: JobSpec, checks: Mapping[str, Check]) -> dict[str, str]:
     """Return the pointers of the targets in the request, by task or hook."""
-    target_fields = _target_fields(tuple(checks))
+    target_fields = target_field_names(tuple(checks))
     tasks = data.get("tasks")
-    written = [(f"/tasks/{place}", task) for place, task in enumerate(tasks)] if tasks else [("", data)]
-    places = [(task.name, pointer, fields) for task, (pointer, fields) in zip(spec.tasks, written, strict=True)]
-    places += [(f"/{hook}", f"/{hook}", data[hook]) for hook in ("on_start", "on_complete") if data.get(hook)]
+    written = [(f"/tasks/{index}", task) for index, task in enumerate(tasks)] if tasks else [("", data)]
+    located = [(task.name, pointer, fields) for task, (pointer, fields) in zip(spec.tasks, written, strict=True)]
+    located += [(f"/{hook}", f"/{hook}", data[hook]) for hook in ("on_start", "on_complete") if data.get(hook)]
     return {
         name: extend_pointer(pointer, next((field for field in target_fields if field in fields), ""))
-        for name, pointer, fields in places
+        for name, pointer, fields in located
     }
 
 

@@ -8,9 +8,10 @@ from msgspec.structs import replace
 
 from chronos.core.job import DEFAULT_NAMESPACE
 from chronos.service.serializers.identifiers import find_name_fault
-from chronos.service.serializers.job import Check, Draft, read_job
+from chronos.service.serializers.job import Draft, read_job
 from chronos.service.serializers.json_values import to_plain_json
 from chronos.service.serializers.problems import Problem
+from chronos.service.serializers.target import Check
 
 _MAX_CACHED_BYTES = 2 * 1024  # larger jobs are rarely repeated
 _MAX_CACHED = 4_096

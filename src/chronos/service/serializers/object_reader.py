@@ -76,14 +76,14 @@ class ObjectReader:
         return name in self.data and self.data[name] is None
 
     def take(self, *names: str) -> tuple[str, Any]:
-        """Return the name under which a field is given, and its value. The value is None if the field is absent."""
+        """Return the name under which a field is given, and its value, or None if the field is absent."""
         if len(names) == 1:
             self._known.append(names[0])
             return names[0], self.data.get(names[0])
-        found = self.present(*names)
-        for duplicate in found[1:]:
-            self.fault(duplicate, f'duplicates "{found[0]}"; give only one of them')
-        return (found[0], self.data[found[0]]) if found else (names[0], None)
+        given = self.present(*names)
+        for duplicate in given[1:]:
+            self.fault(duplicate, f'duplicates "{given[0]}"; give only one of them')
+        return (given[0], self.data[given[0]]) if given else (names[0], None)
 
     def finish(self) -> None:
         """Record a problem for every field that was not read."""
@@ -92,10 +92,10 @@ class ObjectReader:
             return
         names = tuple(sorted(known))
         unknown = [name for name in self.data if name not in known]
-        others = f"; known fields: {', '.join(names)}" if known else "; no fields are allowed here"
-        for place, name in enumerate(unknown[: MAX_PROBLEMS + 1]):
-            near = _find_near(name[:_MAX_HINTED_CHARS], names) if place < _MAX_HINTED else []
-            hint, others = (f'; did you mean "{near[0]}"?', others) if near else (others, "")
+        known_clause = f"; known fields: {', '.join(names)}" if known else "; no fields are allowed here"
+        for index, name in enumerate(unknown[: MAX_PROBLEMS + 1]):
+            near = _find_near(name[:_MAX_HINTED_CHARS], names) if index < _MAX_HINTED else []
+            hint, known_clause = (f'; did you mean "{near[0]}"?', known_clause) if near else (known_clause, "")
             self.fault(name, f"unknown field{hint}")
         self.problems += [Problem(self.pointer, "has more unknown fields")] * (len(unknown) - MAX_PROBLEMS - 1)
 
@@ -153,8 +153,8 @@ class ObjectReader:
         if isinstance(value, str) and aliases is not None and value in aliases:
             return aliases[value]
         allowed = [*(member.value for member in kind), *(aliases or ())]
-        shown = f'"{value}"' if isinstance(value, str) else repr(value)
-        self.fault(name, f"is {shown[:64]}, allowed: {', '.join(allowed)}")
+        text = f'"{value}"' if isinstance(value, str) else repr(value)
+        self.fault(name, f"is {text[:64]}, allowed: {', '.join(allowed)}")
         return None
 
     def duration_us(self, *names: str, low_us: int = 1) -> int | None:
@@ -166,22 +166,22 @@ class ObjectReader:
             self._type_fault(name, 'a duration like "30s", "1h30m" or "PT5M"', value)
             return None
         try:
-            found = read_duration_us(value)
+            duration_us = read_duration_us(value)
         except InvalidSchedule as error:
             self.fault(name, str(error))
             return None
-        if found < low_us:
+        if duration_us < low_us:
             self.fault(name, f"is {value}, allowed {go_duration(low_us)} or more")
             return None
-        if found > MAX_DURATION_US:
+        if duration_us > MAX_DURATION_US:
             self.fault(name, "is longer than 100 years, the maximum")
             return None
-        return found
+        return duration_us
 
     def seconds_us(self, *names: str) -> int | None:
         """Read a duration given as a number of seconds."""
-        found = self.number(*names, low=0.000_001, high=MAX_DURATION_US / SECOND_US)
-        return None if found is None else max(1, round(found * SECOND_US))
+        seconds = self.number(*names, low=0.000_001, high=MAX_DURATION_US / SECOND_US)
+        return None if seconds is None else max(1, round(seconds * SECOND_US))
 
     # --- objects and lists
 
@@ -212,14 +212,14 @@ class ObjectReader:
 
     def texts(self, *names: str, max_items: int, max_bytes: int = 256) -> tuple[str, ...]:
         """Read a list of strings. A single string is a list of one."""
-        found = self.present(*names)
-        if found and isinstance(self.data[found[0]], str):
+        given = self.present(*names)
+        if given and isinstance(self.data[given[0]], str):
             text = self.text(*names, max_bytes=max_bytes)
             return () if text is None else (text,)
         name, values = self.items(*names, max_items=max_items)
-        for place, value in enumerate(values):
+        for index, value in enumerate(values):
             if not isinstance(value, str) or len(value) > max_bytes:
-                self.fault((name, place), f"must be text of at most {max_bytes} characters")
+                self.fault((name, index), f"must be text of at most {max_bytes} characters")
         return tuple(value for value in values if isinstance(value, str))
 
     def text_map(self, name: str, *, max_items: int, max_bytes: int = 256, listed: bool = False) -> dict[str, str]:
@@ -231,9 +231,9 @@ class ObjectReader:
             self.fault(name, f"has {len(value)} entries, allowed {max_items}")
             return {}
         if listed and isinstance(value, list):
-            for place, item in enumerate(value):
+            for index, item in enumerate(value):
                 if not isinstance(item, str):
-                    self.fault((name, place), "must be text")
+                    self.fault((name, index), "must be text")
             value = {item: "" for item in value if isinstance(item, str)}
         if not isinstance(value, dict):
             self._type_fault(name, "an object of texts", value)

@@ -240,7 +240,7 @@ def _read_interval(reader: ObjectReader, name: str, value: str) -> str | None:
 def _read_options(outer: ObjectReader, inner: ObjectReader | None) -> dict[str, Any]:
     """Read the options, given with the job or with its schedule. ``timezone_at`` and so on hold their pointers."""
     forms = [outer] if inner is None else [inner, outer]
-    found: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     for reader in forms:
         if reader.lacks(_OPTION_FIELDS):
             continue
@@ -249,14 +249,14 @@ def _read_options(outer: ObjectReader, inner: ObjectReader | None) -> dict[str, 
             reader.fault("dst", f'is "{parts["dst"]}", allowed: {", ".join(DST_POLICIES)}')
             parts["dst"] = None
         for name, value in parts.items():
-            if value not in (None, ()) and name in found:
+            if value not in (None, ()) and name in options:
                 reader.fault(name, "is given both with the job and with its schedule; give it once")
             elif value not in (None, ()):
-                found[name] = value
-                found[f"{name}_at"] = reader.at(name)
+                options[name] = value
+                options[f"{name}_at"] = reader.at(name)
                 if name == "exclude":
-                    found["exclude_given"] = reader.data[name]
-    return found
+                    options["exclude_given"] = reader.data[name]
+    return options
 
 
 def _to_schedule_input(reader: ObjectReader, parts: _ScheduleParts, options: dict[str, Any], key: str) -> ScheduleInput:
@@ -306,7 +306,7 @@ def _note_schedule_faults(
     reader: ObjectReader, parts: _ScheduleParts, options: dict[str, Any], key: str, error: InvalidSchedule
 ) -> None:
     """Record every fault of a schedule: of its text, of each option, or of their combination."""
-    before = len(reader.problems)
+    count_before = len(reader.problems)
     zone = _note_option_faults(reader, options)
     dialect = parts.dialect
     if dialect not in DIALECTS:
@@ -320,7 +320,7 @@ def _note_schedule_faults(
             fault = str(fault_of_text)
         if fault is not None:
             reader.problems.append(Problem(parts.at(index), fault))
-    if len(reader.problems) == before:
+    if len(reader.problems) == count_before:
         reader.problems.append(Problem(parts.pointer, str(error)))
 
 
@@ -333,10 +333,10 @@ def _note_option_faults(reader: ObjectReader, options: dict[str, Any]) -> str | 
         if name in options:
             _is_valid_option(reader, options[f"{name}_at"], timezone=zone, **{name: options[name]})
     excluded = options.get("exclude_given", ())
-    for place, text in enumerate([excluded] if isinstance(excluded, str) else excluded):
+    for index, text in enumerate([excluded] if isinstance(excluded, str) else excluded):
         at = options["exclude_at"]
         if isinstance(text, str) and len(text) <= MAX_LENGTH:
-            _is_valid_option(reader, at if isinstance(excluded, str) else f"{at}/{place}", exclude=(text,))
+            _is_valid_option(reader, at if isinstance(excluded, str) else f"{at}/{index}", exclude=(text,))
     return zone
 
 

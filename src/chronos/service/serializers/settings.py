@@ -59,19 +59,19 @@ def read_settings(reader: ObjectReader) -> Settings:
     settings = Settings(
         mode=reader.one_of(Mode, "mode"),
         on_failure=reader.one_of(OnFailure, "on_failure"),
-        retry=_retry(reader),
+        retry=_read_retry(reader),
         execution_timeout_us=reader.duration_us("execution_timeout", low_us=0),
-        task_timeout_us=_task_timeout_us(reader),
+        task_timeout_us=_read_task_timeout_us(reader),
         overlap=overlap,
         delivery=reader.one_of(Delivery, "delivery"),
-        recovery=_recovery(reader),
+        recovery=_read_recovery(reader),
         priority=reader.integer("priority", low=1, high=10),
-        update=_update(reader),
-        concurrency=None if limits is None else _concurrency(reader, limits),
-        retention=_retention(reader),
+        update=_read_update(reader),
+        concurrency=None if limits is None else _read_concurrency(reader, limits),
+        retention=_read_retention(reader),
         queue=queue,
         queue_max=reader.integer("queue_max", low=0, high=_MAX_COUNT),
-        placement=_placement(reader),
+        placement=_read_placement(reader),
     )
     return NOTHING_SET if settings == NOTHING_SET else settings
 
@@ -82,8 +82,8 @@ def read_overrides(reader: ObjectReader) -> Settings:
         return _read_common(reader)
     settings = Settings(
         on_failure=reader.one_of(OnFailure, "on_failure"),
-        retry=_retry(reader),
-        task_timeout_us=_task_timeout_us(reader),
+        retry=_read_retry(reader),
+        task_timeout_us=_read_task_timeout_us(reader),
         delivery=reader.one_of(Delivery, "delivery"),
     )
     return NOTHING_SET if settings == NOTHING_SET else settings
@@ -98,8 +98,8 @@ def write_settings(settings: Settings) -> dict[str, Any]:
         "mode": settings.mode,
         "on_failure": settings.on_failure,
         "retry": None if settings.retry is None else _write_retry(settings.retry),
-        "execution_timeout": _duration(settings.execution_timeout_us),
-        "task_timeout": _duration(settings.task_timeout_us),
+        "execution_timeout": _format_duration(settings.execution_timeout_us),
+        "task_timeout": _format_duration(settings.task_timeout_us),
         "overlap": settings.overlap,
         "delivery": settings.delivery,
         "recovery": None if settings.recovery is None else _write_recovery(settings.recovery),
@@ -121,13 +121,13 @@ def write_settings(settings: Settings) -> dict[str, Any]:
 
 def _read_common(reader: ObjectReader) -> Settings:
     """Read the common settings, if no rare one is given."""
-    retry, task_timeout_us = _retry(reader), _task_timeout_us(reader)
+    retry, task_timeout_us = _read_retry(reader), _read_task_timeout_us(reader)
     if retry is None and task_timeout_us is None:
         return NOTHING_SET
     return Settings(retry=retry, task_timeout_us=task_timeout_us)
 
 
-def _task_timeout_us(reader: ObjectReader) -> int | None:
+def _read_task_timeout_us(reader: ObjectReader) -> int | None:
     if reader.lacks(_TIMEOUT):
         return None
     names = reader.present("task_timeout", "timeout", "timeout_secs")
@@ -138,7 +138,7 @@ def _task_timeout_us(reader: ObjectReader) -> int | None:
     return reader.duration_us(*(names[:1] or ["task_timeout"]), low_us=1000)
 
 
-def _retry(reader: ObjectReader) -> Retry | None:
+def _read_retry(reader: ObjectReader) -> Retry | None:
     if reader.lacks(_RETRY):
         return None
     max_retries = reader.integer("max_retries", low=0, high=_MAX_COUNT - 1)
@@ -169,7 +169,7 @@ def _retry(reader: ObjectReader) -> Retry | None:
     return _none_if_empty(retry)
 
 
-def _recovery(reader: ObjectReader) -> Recovery | None:
+def _read_recovery(reader: ObjectReader) -> Recovery | None:
     name, value = reader.take("recovery")
     if value is None or isinstance(value, str):
         strategy = None if value is None else reader.choice(RecoveryStrategy, name, value)
@@ -187,7 +187,7 @@ def _recovery(reader: ObjectReader) -> Recovery | None:
     return _none_if_empty(recovery)
 
 
-def _update(reader: ObjectReader) -> Update | None:
+def _read_update(reader: ObjectReader) -> Update | None:
     name, value = reader.take("update")
     if value is None or isinstance(value, str):
         policy = None if value is None else reader.choice(UpdatePolicy, name, value)
@@ -204,7 +204,7 @@ def _update(reader: ObjectReader) -> Update | None:
     return _none_if_empty(update)
 
 
-def _concurrency(reader: ObjectReader, value: Any) -> Concurrency | None:
+def _read_concurrency(reader: ObjectReader, value: Any) -> Concurrency | None:
     inner = reader.to_object("concurrency", value)
     if inner is None:
         return None
@@ -220,7 +220,7 @@ def _concurrency(reader: ObjectReader, value: Any) -> Concurrency | None:
     return _none_if_empty(limits)
 
 
-def _retention(reader: ObjectReader) -> Retention | None:
+def _read_retention(reader: ObjectReader) -> Retention | None:
     inner = reader.object("retention")
     if inner is None:
         return None
@@ -231,7 +231,7 @@ def _retention(reader: ObjectReader) -> Retention | None:
     return _none_if_empty(kept)
 
 
-def _placement(reader: ObjectReader) -> Placement | None:
+def _read_placement(reader: ObjectReader) -> Placement | None:
     inner = reader.object("placement")
     if inner is None:
         return None
@@ -251,9 +251,9 @@ def _none_if_empty(value: D) -> D | None:
 
 def _write_retry(retry: Retry) -> dict[str, Any]:
     fields = _drop_none(
-        initial_interval=_duration(retry.initial_us),
+        initial_interval=_format_duration(retry.initial_us),
         multiplier=retry.multiplier,
-        max_interval=_duration(retry.max_us),
+        max_interval=_format_duration(retry.max_us),
         jitter=retry.jitter,
         retry_on=None if retry.retry_on is None else list(retry.retry_on),
     )
@@ -268,8 +268,8 @@ def _write_recovery(recovery: Recovery) -> str | dict[str, Any]:
     return _drop_none(
         strategy=None if recovery.strategy is None else recovery.strategy.value,
         max_count=recovery.max_count,
-        max_age=_duration(recovery.max_age_us),
-        after=_duration(recovery.after_us),
+        max_age=_format_duration(recovery.max_age_us),
+        after=_format_duration(recovery.after_us),
     )
 
 
@@ -279,19 +279,19 @@ def _write_update(update: Update) -> str | dict[str, Any]:
     return _drop_none(
         policy=None if update.policy is None else update.policy.value,
         count=update.count,
-        duration=_duration(update.duration_us),
+        duration=_format_duration(update.duration_us),
     )
 
 
 def _write_retention(kept: Retention) -> dict[str, Any]:
-    return _drop_none(max_count=kept.max_count, max_age=_duration(kept.max_age_us))
+    return _drop_none(max_count=kept.max_count, max_age=_format_duration(kept.max_age_us))
 
 
 def _write_placement(placement: Placement) -> dict[str, Any]:
-    return _drop_none(labels=placement.labels, fallback=_duration(placement.fallback_us))
+    return _drop_none(labels=placement.labels, fallback=_format_duration(placement.fallback_us))
 
 
-def _duration(us: int | None) -> str | None:
+def _format_duration(us: int | None) -> str | None:
     return None if us is None else go_duration(us)
 
 

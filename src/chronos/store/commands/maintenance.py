@@ -84,6 +84,7 @@ class Trim(Command[int]):
          given to another.
 
     - History: the rows that ended first are deleted first.
+    - Idempotency keys: deleted after ``IDEMPOTENCY_KEPT_US``, at most about ``limit``; they are not counted.
     - Done jobs: deleted after their history, ``keep_age_us`` after their last change, unless they follow other jobs,
       have an owner or are declared by a program.
     """

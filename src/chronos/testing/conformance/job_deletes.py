@@ -37,7 +37,7 @@ async def case_saving_and_deleting_is_atomic(w: StoreFixture) -> None:
     one, other = await w.save("one"), await w.save("other")
     new = (w.row("new"),)
     await w.save("other", description="changed meanwhile")
-    with raises(Conflict, '"other" changed since you read it: you have version 1, it is version 2'):
+    with raises(Conflict, '"other" changed since you read it: you have version 1, the current one is 2'):
         delete = (DeleteRow(one.id, 1), DeleteRow(other.id, 1))
         await w.store.apply(SaveJobs(rows=new, now_us=w.now, delete=delete))
     with raises(NotFound, "no longer exists"):

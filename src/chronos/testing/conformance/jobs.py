@@ -44,7 +44,7 @@ async def case_each_change_creates_a_version(w: StoreFixture) -> None:
 async def case_a_stale_change_is_rejected_and_changes_nothing(w: StoreFixture) -> None:
     await w.save("report", description="one")
     await w.save("report", description="two")
-    with raises(Conflict, "you have version 1, it is version 2"):
+    with raises(Conflict, "you have version 1, the current one is 2"):
         await w.save("report", description="three", expect=1)
     with raises(Conflict, "exists already"):
         await w.save("report", description="three", expect=NEW)
@@ -88,7 +88,7 @@ async def case_a_deleted_job_never_comes_back(w: StoreFixture) -> None:
 
 async def case_delete_checks_the_expected_version(w: StoreFixture) -> None:
     saved = await w.save("report")
-    with raises(Conflict, "you have version 4, it is version 1"):
+    with raises(Conflict, "you have version 4, the current one is 1"):
         await w.store.apply(DeleteJob(job=saved.id, now_us=w.now, expect=4))
     await w.store.apply(DeleteJob(job=saved.id, now_us=w.now, expect=1))
 

@@ -101,7 +101,10 @@ def test_cancel(served: Served) -> None:
     served.create("quick", "true")
     done = served.ctl("jobs", "run", "quick", "--wait", "-o", "name").stdout.strip()
     for again in ((), ("--dry-run",)):
-        assert "it has ended already: succeeded" in served.ctl("executions", "cancel", done, *again, code=4).stderr
+        assert (
+            "the execution has already ended: succeeded"
+            in served.ctl("executions", "cancel", done, *again, code=4).stderr
+        )
 
 
 def test_replay(served: Served) -> None:

@@ -144,9 +144,9 @@ def test_files_and_folders(served: Served, tmp_path: Path) -> None:
         ("a: [", "stdin: line "),
         ("", "stdin has no jobs"),
         ("just words", "is not a job"),
-        ("name: a\nschedule: manual\n", "tasks: is missing"),
+        ("name: a\nschedule: manual\n", "tasks: is required"),
         ("name: a\nschedulle: manual\ncommand: {argv: ['true']}\n", "schedulle"),
-        ("name: a\nschedule: manual\nenabled: yes\ncommand: {argv: ['true']}\n", "enabled: has to be true or false"),
+        ("name: a\nschedule: manual\nenabled: yes\ncommand: {argv: ['true']}\n", "enabled: must be true or false"),
     ],
 )
 def test_invalid_files_are_rejected(shared: Served, text: str, message: str) -> None:
@@ -198,7 +198,7 @@ def test_missing_files_are_reported(shared: Served, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("field", "message"),
     [
-        ("alerts: [{slack: '#ops'}]", "alerts do not exist yet, so that none would be sent"),
+        ("alerts: [{slack: '#ops'}]", "alerts are not supported yet, so none would be sent"),
         (
             "on_start: {command: {argv: ['{{ secret.X }}']}}",
             "Chronos does not support secrets yet; write the value itself",

@@ -90,8 +90,8 @@ def test_login_to_a_server_without_auth(served: Served) -> None:
 
 def test_failed_logins_store_nothing(known: Served) -> None:
     for arguments, typed, code, message in (
-        (["--user", "ana"], "wrong\n", 1, "✗ the name or the password is wrong\n"),
-        (["--token", "wrong"], None, 1, "✗ the token is not known here, or has expired\n"),
+        (["--user", "ana"], "wrong\n", 1, "✗ incorrect username or password\n"),
+        (["--token", "wrong"], None, 1, "✗ unknown or expired token; "),
         (["--user", "ana"], "", 1, "no password was given"),
         ([], None, 1, "give --user NAME or --token TOKEN"),
         (["--user", "ana", "--token", "x"], None, 2, "cannot be combined"),

@@ -1,4 +1,4 @@
-"""Decided together or one by one: many rows of one command come to what as many commands of one row each come to."""
+"""A batch of admissions gives the same rows as single commands, with as few statements as one."""
 
 import asyncio
 from collections.abc import Sequence
@@ -20,26 +20,26 @@ from chronos.testing.conformance import StoreFixture
 from chronos.testing.conformance.fixture import SECOND, T0
 
 TABLES = ("gate", "active", "history", "key_gate", "outbox", "tally")
-Some = Sequence[Admit | Recover]
-Both = tuple[Some, Some]  # all in one command, and the same one by one
+Commands = Sequence[Admit | Recover]
+Both = tuple[Commands, Commands]  # one command for all, and one command each
 KEYS = [key_gate_id("default", name) for name in ("k1", "k2")]
 
 
-class Wish(NamedTuple):
-    """What is wanted of one job in one round."""
+class Request(NamedTuple):
+    """One requested admission of one job in one round."""
 
     place: int
     claim: bool
     key: int | None
-    limit: int  # of the key
+    limit: int  # limit of the key
     stale: bool
-    runs: int  # of a gap; more than one of one job in a round
+    runs: int  # number of recovered runs
     all_or_nothing: bool
     last: bool
 
 
-WISH = st.builds(
-    Wish,
+REQUEST = st.builds(
+    Request,
     place=st.integers(0, 3),
     claim=st.booleans(),
     key=st.sampled_from([None, 0, 1]),
@@ -50,7 +50,7 @@ WISH = st.builds(
     last=st.sampled_from([False, False, False, False, True]),
 )
 ROUNDS = st.lists(
-    st.tuples(st.booleans(), st.lists(WISH, min_size=1, max_size=4, unique_by=lambda wish: wish.place)),
+    st.tuples(st.booleans(), st.lists(REQUEST, min_size=1, max_size=4, unique_by=lambda request: request.place)),
     min_size=1,
     max_size=6,
 )
@@ -64,9 +64,9 @@ GATES = st.lists(
 @settings(max_examples=60)
 @given(gates=GATES, rounds=ROUNDS)
 def test_a_batch_gives_the_same_rows_as_single_commands(
-    gates: list[tuple[Overlap, int]], rounds: list[tuple[bool, list[Wish]]]
+    gates: list[tuple[Overlap, int]], rounds: list[tuple[bool, list[Request]]]
 ) -> None:
-    """Gaps and instants, under ``replace`` and keys, with stale ones and such as do not fit among them."""
+    """Recoveries and instants, under ``replace`` and keys; some are stale, and some do not fit the queue."""
 
     async def check() -> None:
         together, apart = [StoreFixture(store) for store in (SqliteStore(), SqliteStore())]
@@ -75,15 +75,15 @@ def test_a_batch_gives_the_same_rows_as_single_commands(
             for place, (overlap, queue_max) in enumerate(gates):
                 await world.save(f"job-{place}", overlap=overlap, queue_max=queue_max, keyed=True)
             await world.save("follower", after=(UpstreamJob(job="job-0"),))
-        for number, (gap, wishes) in enumerate(rounds):
+        for number, (gap, requests) in enumerate(rounds):
             jobs = [await together.job(f"job-{place}") for place in range(4)]
             now_us = T0 + (100 + number) * SECOND
-            going = [(jobs[wish.place], wish) for wish in wishes if jobs[wish.place].next_us is not None]
-            going.sort(key=lambda pair: pair[0].id)
-            if not going:
+            pairs = [(jobs[request.place], request) for request in requests if jobs[request.place].next_us is not None]
+            pairs.sort(key=lambda pair: pair[0].id)
+            if not pairs:
                 continue
-            both = _gaps(going, now_us) if gap else _instants(going, together.node, now_us)
-            answers = [await _apply(world, some) for world, some in zip((together, apart), both, strict=True)]
+            both = _gaps(pairs, now_us) if gap else _instants(pairs, together.node, now_us)
+            answers = [await _apply(world, commands) for world, commands in zip((together, apart), both, strict=True)]
             assert answers[0] == answers[1]
             assert rows_of(together.store) == rows_of(apart.store)
             if number % 2:
@@ -108,7 +108,7 @@ def test_a_recovery_that_fails_does_not_affect_others() -> None:
             f"create temp trigger breaks before insert on main.active when new.job = x'{jobs[1].id.hex()}' "
             "begin select raise(abort, 'not this one'); end"
         )
-        gaps = [_gap(job, Wish(0, False, None, 1, False, 1, False, False), T0 + 9 * SECOND) for job in jobs]
+        gaps = [_gap(job, Request(0, False, None, 1, False, 1, False, False), T0 + 9 * SECOND) for job in jobs]
         first, broken, last = await asyncio.gather(*(store.apply(one) for one in gaps), return_exceptions=True)
         assert isinstance(broken, Exception)
         assert [one.job for answer in (first, last) for one in answer] == [jobs[0].id, jobs[2].id]  # type: ignore[union-attr]
@@ -125,63 +125,78 @@ def test_many_jobs_take_as_many_statements_as_one(gap: bool) -> None:
         await store.open()
         for n in range(count):
             await world.save(f"job-{n:03}", overlap=Overlap.REPLACE)
-        for _ in range(2):  # the second ones replace the first
+        for _ in range(2):  # the second round replaces the first
             jobs = sorted([await world.job(f"job-{n:03}") for n in range(count)], key=lambda job: job.id)
-            going = [(job, Wish(0, False, 0, 1, False, 1, False, False)) for job in jobs]
+            pairs = [(job, Request(0, False, 0, 1, False, 1, False, False)) for job in jobs]
             now_us = world.tick(10 * SECOND)
-            [[command], _] = _gaps(going, now_us) if gap else _instants(going, world.node, now_us)
-            with StoreProbe(store).statements() as found:
+            [[command], _] = _gaps(pairs, now_us) if gap else _instants(pairs, world.node, now_us)
+            with StoreProbe(store).statements() as executed:
                 assert len(await _apply(world, [command])) == count
         await store.close()
-        return len(found)
+        return len(executed)
 
     assert asyncio.run(statements(50)) <= asyncio.run(statements(1))
 
 
-def _instants(going: Sequence[tuple[Job, Wish]], node: int, now_us: int) -> Both:
+def _instants(pairs: Sequence[tuple[Job, Request]], node: int, now_us: int) -> Both:
     rows = []
-    for job, wish in going:
+    for job, request in pairs:
         at_us = job.next_us or 0
-        key = None if wish.key is None else KEYS[wish.key]
+        key = None if request.key is None else KEYS[request.key]
         id_ = scheduled_execution_id(job.id, at_us)
-        next_us = None if wish.last else at_us + SECOND
-        version = job.version + wish.stale
+        next_us = None if request.last else at_us + SECOND
+        version = job.version + request.stale
         rows.append(
             AdmitRow(
-                job.id, version, at_us, next_us, id_, at_us, wish.claim, True, key, 0 if key is None else wish.limit
+                job.id,
+                version,
+                at_us,
+                next_us,
+                id_,
+                at_us,
+                request.claim,
+                True,
+                key,
+                0 if key is None else request.limit,
             )
         )
     admit = Admit(rows=tuple(rows), node=node, now_us=now_us, request=now_us.to_bytes(16))
     return [admit], [replace(admit, rows=(row,)) for row in rows]
 
 
-def _gaps(going: Sequence[tuple[Job, Wish]], now_us: int) -> Both:
-    gaps = [_gap(job, wish, now_us) for job, wish in going]
+def _gaps(pairs: Sequence[tuple[Job, Request]], now_us: int) -> Both:
+    gaps = [_gap(job, request, now_us) for job, request in pairs]
     return [replace(gaps[0], merged=tuple(gaps[1:]))], gaps
 
 
-def _gap(job: Job, wish: Wish, now_us: int) -> Recover:
+def _gap(job: Job, request: Request, now_us: int) -> Recover:
     first_us = job.next_us or 0
-    key = None if wish.key is None else KEYS[wish.key]
-    instants = [first_us + n * SECOND for n in range(wish.runs)]
+    key = None if request.key is None else KEYS[request.key]
+    instants = [first_us + n * SECOND for n in range(request.runs)]
     return Recover(
         job=job.id,
-        version=job.version + wish.stale,
+        version=job.version + request.stale,
         expect_us=first_us,
-        next_us=None if wish.last else first_us + (wish.runs or 1) * SECOND,
+        next_us=None if request.last else first_us + (request.runs or 1) * SECOND,
         runs=tuple(
             RunRow(
-                scheduled_execution_id(job.id, at), Cause.RECOVERY, at, at, None, key, 0 if key is None else wish.limit
+                scheduled_execution_id(job.id, at),
+                Cause.RECOVERY,
+                at,
+                at,
+                None,
+                key,
+                0 if key is None else request.limit,
             )
             for at in instants
         ),
         spans=(),
         now_us=now_us,
-        all_or_nothing=wish.all_or_nothing,
+        all_or_nothing=request.all_or_nothing,
     )
 
 
-async def _apply(world: StoreFixture, commands: Some) -> list[Admitted]:
+async def _apply(world: StoreFixture, commands: Commands) -> list[Admitted]:
     return [row for command in commands for row in await world.store.apply(command)]
 
 

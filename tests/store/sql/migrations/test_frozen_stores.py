@@ -1,4 +1,4 @@
-"""Stores that earlier releases left behind, in the middle of their work, under this release (see ``freeze``)."""
+"""Frozen stores of earlier releases, with running executions, under this release (see ``freeze``)."""
 
 import asyncio
 import json
@@ -14,21 +14,25 @@ import asyncpg
 import pytest
 
 from chronos.core.execution import AttemptStatus, Status
-from chronos.core.reasons import ReasonCode
+from chronos.core.reasons import Reason, ReasonCode
 from chronos.store.commands import EndedAttempt, Reap, ReapRow
 from chronos.store.contract import JobFilter, Store
 from chronos.store.sql.postgres.store import PostgresStore
 from chronos.store.sql.sqlite.store import SqliteStore
 from chronos.testing.conformance import StoreFixture
-from tests.store.freeze import DATA, NODE, TOKEN, told
+from tests.store.freeze import DATA, NODE, TOKEN, read_records
 
 SCHEMAS = sorted(path.name.split(".")[0] for path in DATA.glob("schema-*.json.xz"))
-SHARED = ("side_by_side",)  # jobs that let executions overlap
+FORMER_SENTENCES = {  # of reasons that were stored without a message; each release shows its own sentence
+    "overlap": "An earlier execution of the job was still under way.",
+    "replaced": "A newer execution of the job took its place.",
+}
+SHARED = ("side_by_side",)  # jobs whose executions may overlap
 
 
 @dataclass(frozen=True)
 class Frozen:
-    """A store as it was left, what was there then, and how to open it."""
+    """A frozen store: its URL, its records, and how to open it."""
 
     url: str
     was: dict[str, Any]
@@ -40,7 +44,7 @@ def read(name: str) -> bytes:
 
 
 async def replay(url: str, sql: str) -> None:
-    """Load a dump, as any client of the database could."""
+    """Load a dump, as any database client could."""
     connection = await asyncpg.connect(url)
     try:
         await connection.execute(sql)
@@ -62,25 +66,28 @@ def frozen(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Frozen]:
     yield Frozen(url, was, lambda: PostgresStore(url))
 
 
-def comparable(found: dict[str, Any]) -> dict[str, Any]:
-    """What was told of a store, but for what an upgrade may change: tokens of what has not ended, and open tasks."""
-    plain: dict[str, Any] = json.loads(json.dumps(found))
+def comparable(records: dict[str, Any]) -> dict[str, Any]:
+    """Return records without values that an upgrade may change: tokens of open executions, open tasks, sentences."""
+    plain: dict[str, Any] = json.loads(json.dumps(records))
     for execution in plain["executions"]:
         item = execution["item"]
         if item["status"] in (Status.READY, Status.WAITING):
             item.pop("token")
         if item["status"] == Status.CANCELED:
             (item["detail"] or {}).pop("group", None)
+        reason = item.get("reason")
+        if reason and reason["message"] == FORMER_SENTENCES.get(reason["code"]):
+            reason["message"] = Reason.of(ReasonCode(reason["code"])).message
     return plain
 
 
-def known(found: Any, was: Any) -> Any:
-    """What is found, without the fields that the release of the frozen store did not have."""
-    if isinstance(found, dict) and isinstance(was, dict):
-        return {key: known(value, was[key]) for key, value in found.items() if key in was}
-    if isinstance(found, list) and isinstance(was, list) and len(found) == len(was):
-        return [known(one, old) for one, old in zip(found, was, strict=True)]
-    return found
+def known(record: Any, was: Any) -> Any:
+    """Return records without the fields that the frozen release did not have."""
+    if isinstance(record, dict) and isinstance(was, dict):
+        return {key: known(value, was[key]) for key, value in record.items() if key in was}
+    if isinstance(record, list) and isinstance(was, list) and len(record) == len(was):
+        return [known(item, old) for item, old in zip(record, was, strict=True)]
+    return record
 
 
 def test_a_frozen_store_keeps_its_records_under_this_release(frozen: Frozen) -> None:
@@ -88,9 +95,9 @@ def test_a_frozen_store_keeps_its_records_under_this_release(frozen: Frozen) -> 
         store = frozen.make()
         await store.open()
         try:
-            found = await told(store)
+            records = await read_records(store)
             for kind, was in comparable(frozen.was).items():
-                assert known(comparable(found)[kind], was) == was, kind
+                assert known(comparable(records)[kind], was) == was, kind
             assert await store.verify() == []
             token = await store.token(sha256(TOKEN.encode()).hexdigest())
             assert token is not None
@@ -102,7 +109,7 @@ def test_a_frozen_store_keeps_its_records_under_this_release(frozen: Frozen) -> 
 
 
 def test_the_work_of_the_dead_node_continues_with_higher_tokens(frozen: Frozen) -> None:
-    """Until nothing is left that can run: what ran, what was ready, and what was queued behind it."""
+    """Reap, claim and settle until nothing is left to run: running, ready and queued executions."""
 
     async def check() -> None:
         store = frozen.make()
@@ -154,10 +161,10 @@ async def ids(store: Store) -> list[bytes]:
 
 
 def highest(was: dict[str, Any], names: dict[bytes, str]) -> dict[str, int]:
-    """The highest token that each job has sent: of executions that were started."""
-    found: dict[str, int] = {}
+    """Return the highest token of the started executions of each job."""
+    tokens: dict[str, int] = {}
     for execution in was["executions"]:
         item = execution["item"]
         if item.get("started_us") is not None and (name := names.get(b64decode(item["job"]))):
-            found[name] = max(found.get(name, 0), item["token"])
-    return found
+            tokens[name] = max(tokens.get(name, 0), item["token"])
+    return tokens

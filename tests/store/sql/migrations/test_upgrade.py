@@ -1,4 +1,4 @@
-"""Stores of earlier schemas under this release: their data is there, and a node that is still at work does no harm."""
+"""Stores of earlier schemas under this release: their data is kept, also while a node of that release runs."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -30,7 +30,7 @@ AT = 1_800_000_000_000_000
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def make_old_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], Store]]:
-    """A store of any engine whose schema is made in two steps; what is between them is up to the test."""
+    """Return a function that opens a store of each engine. The test chooses the schema of the first open."""
     if request.param == "sqlite":
         yield partial(SqliteStore, tmp_path / "chronos.db")
     else:
@@ -38,7 +38,7 @@ def make_old_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[C
 
 
 def old_rows(dialect: SqliteDialect | PostgresDialect) -> list[str]:
-    """Statements that fill the first schema."""
+    """Return statements that fill the first schema."""
     up, down, run, gone, lost, *ended = (
         f"x'{i.hex()}'" if dialect.name == "sqlite" else f"'{i.hex()}'" for i in (UP, DOWN, RUN, GONE, LOST, *ENDED)
     )
@@ -66,7 +66,7 @@ def old_rows(dialect: SqliteDialect | PostgresDialect) -> list[str]:
     ]
 
 
-async def found(store: Store, text: str) -> list[str]:
+async def search(store: Store, text: str) -> list[str]:
     return [job.name for job in (await store.list_jobs(JobFilter(contains=text), limit=9)).items]
 
 
@@ -103,11 +103,11 @@ def test_the_first_schema_is_upgraded_with_its_data(
             assert await store.output(RUN) == []
             await w.save("later", after=(UpstreamJob(job="down"),))
             assert len(await store.followers("default", "down")) == 1
-            assert await found(store, "own") == ["down"]
+            assert await search(store, "own") == ["down"]
             assert set(await store.jobs_by_id([UP, DOWN])) == {UP, DOWN}
             await store.apply(DeleteJob(job=DOWN, now_us=AT))
             await w.save("downtown")
-            assert await found(store, "own") == ["downtown"]
+            assert await search(store, "own") == ["downtown"]
             assert set(await store.jobs_by_id([UP, DOWN])) == {UP}
             assert await store.verify() == []
         finally:
@@ -127,7 +127,7 @@ async def listed(store: Store, **where: Any) -> list[str]:
 def test_lists_by_state_owner_and_tag_include_jobs_of_earlier_schemas(
     make_old_store: Callable[[], Store], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Schema 7 knew no lists of its own for them; what changes under it is not written there."""
+    """Schema 7 had no tables for these lists, so its jobs are added by the migration."""
 
     async def fill() -> None:
         store = make_old_store()
@@ -172,7 +172,7 @@ WAITING = """
 
 
 def test_a_migration_that_deadlocks_with_a_node_is_retried(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The node has written a gate, and goes on to its job; the upgrade has locked jobs, and waits for the gates."""
+    """The node has written a gate and waits for its job; the migration has locked jobs and waits for the gates."""
 
     async def check() -> None:
         with monkeypatch.context() as before:
@@ -184,10 +184,12 @@ def test_a_migration_that_deadlocks_with_a_node_is_retried(postgres_url: str, mo
         node, watcher = await asyncpg.connect(postgres_url), await asyncpg.connect(postgres_url)
         store = PostgresStore(postgres_url)
         try:
-            await node.execute("set search_path = chronos; set deadlock_timeout = '60s'")  # it is not to give in
+            await node.execute(
+                "set search_path = chronos; set deadlock_timeout = '60s'"
+            )  # the migration gives up first
             await node.execute("begin; update gate set seq = seq")
             opening = asyncio.create_task(store.open())
-            while not opening.done() and not await watcher.fetchval(WAITING):  # noqa: ASYNC110 - it cannot tell
+            while not opening.done() and not await watcher.fetchval(WAITING):  # noqa: ASYNC110 - the database has no event for it
                 await asyncio.sleep(0.01)
             await node.execute("update job set note = 'written'; commit")
             await opening

@@ -1,4 +1,4 @@
-"""Random commands from several nodes at once on one PostgreSQL: no order is known, but what must always hold, holds."""
+"""Random concurrent commands of several nodes on one PostgreSQL: invariants hold in every order."""
 
 import asyncio
 import random
@@ -53,19 +53,19 @@ KEYED: tuple[dict[str, Any], ...] = (
 
 
 class Nodes:
-    """What all nodes together were given: each claim of each execution once."""
+    """All claims of all nodes. Each claim is given out once."""
 
     def __init__(self) -> None:
         self.tokens: set[tuple[bytes, int]] = set()
         self.admitted: set[bytes] = set()
 
-    def given(self, execution: bytes, token: int) -> None:
+    def add_claim(self, execution: bytes, token: int) -> None:
         assert (execution, token) not in self.tokens, "the same claim was given out twice"
         self.tokens.add((execution, token))
 
 
 class Node:
-    """Sends random commands, and remembers what it holds."""
+    """Sends random commands, and remembers the executions it holds."""
 
     def __init__(self, store: Store, seed: int, all_nodes: Nodes) -> None:
         self._store, self._all, self._random = store, all_nodes, random.Random(seed)
@@ -89,7 +89,7 @@ class Node:
 
     def _keep(self, runs: list[tuple[bytes, bytes, int]]) -> None:
         for execution, _, token in runs:
-            self._all.given(execution, token)
+            self._all.add_claim(execution, token)
         self._held += runs
 
     def _take(self) -> list[tuple[bytes, bytes, int]]:
@@ -181,7 +181,7 @@ class Node:
             await self._store.apply(DeleteJob(job=job, now_us=T0))
 
     async def _die(self) -> None:
-        """Reap ourselves, as another node would, and start anew."""
+        """Reap this node, as another node would, and register again."""
         if self._random.random() < 0.7:
             return
         rows = tuple(

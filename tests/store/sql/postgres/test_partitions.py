@@ -1,4 +1,4 @@
-"""Weeks of history on PostgreSQL: made ahead, dropped when nobody keeps them, and never in the way."""
+"""Weekly partitions on PostgreSQL: created ahead, dropped after retention, and never blocking."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -23,18 +23,18 @@ MONDAY = int(datetime(2027, 3, 1, tzinfo=UTC).timestamp()) * SECOND
 
 
 async def weeks(url: str) -> list[str]:
-    """The partitions of history by their dates."""
+    """Return the partitions of history, by their dates."""
     return [row[0].removeprefix("history_") for row in await on_server(url, PARTITIONS)]
 
 
 async def count(url: str, table: str) -> int:
-    """How many rows a table has."""
+    """Return the number of rows of a table."""
     [(rows,)] = await on_server(url, f"select count(*) from chronos.{table}")
     return int(rows)
 
 
 async def run_at(w: StoreFixture, at_us: int, **options: int) -> bytes:
-    """One execution of a job at an instant, ended, with a recorded attempt."""
+    """Run one execution of a job at an instant to its end, with a recorded attempt."""
     w.now = at_us
     await w.save("job", overlap=Overlap.ALLOW, next_us=at_us, description=str(at_us), **options)
     run = await w.admit_one("job")
@@ -207,7 +207,7 @@ def test_half_dropped_partitions_are_dropped_and_detached_ones_are_kept(postgres
 
 
 async def recovered(w: StoreFixture, at_us: int, now_us: int, **options: int) -> bytes:
-    """An execution of an instant that is long over when it is run, with a recorded attempt."""
+    """Run an execution long after its instant, with a recorded attempt."""
     w.now = now_us
     saved = await w.save("late", overlap=Overlap.ALLOW, next_us=at_us, description=str(at_us), **options)
     run = RunRow(scheduled_execution_id(saved.id, at_us), Cause.RECOVERY, at_us, at_us)
@@ -229,7 +229,7 @@ async def recovered(w: StoreFixture, at_us: int, now_us: int, **options: int) ->
 
 @pytest.mark.parametrize("week", [True, False])
 def test_executions_that_ended_recently_are_kept_however_old_their_instant(postgres_url: str, week: bool) -> None:
-    """Whether its week is there, or it went to the default partition."""
+    """In the partition of its week, and in the default partition."""
 
     async def check() -> None:
         async with opened(postgres_url) as store:

@@ -1,4 +1,4 @@
-"""PostgreSQL keeps plans that were made for tables of another size: every write must be fast whatever it finds."""
+"""Plans of PostgreSQL: every write is fast, although plans are kept while tables grow."""
 
 import asyncio
 import json
@@ -39,20 +39,20 @@ from tests.support.databases import on_server, opened
 T = TypeVar("T")
 
 
-class Asked(Queries):
-    """Gives the first statement of a read instead of what it finds."""
+class FirstStatements(Queries):
+    """Returns the first statement of a read instead of its result."""
 
     async def _read(self, steps: Steps[T]) -> T:
         return next(steps)  # type: ignore[return-value]
 
 
 SMALL = {"lane", "node", "tally", "outbox"}
-SHORT = {"gate_long", "key_gate_blocked"}  # indexes of the few rows that are looked for
+SHORT = {"gate_long", "key_gate_blocked"}  # indexes with few rows
 
 
 @pytest.mark.parametrize("filled", [True, False])
 def test_no_write_reads_a_whole_table(postgres_url: str, filled: bool) -> None:
-    """Plans are made while tables are empty, and kept when they are not: see ``postgres.connection``."""
+    """Plans are made while tables are empty, and kept when they are full: see ``postgres.connection``."""
 
     async def check() -> None:
         async with opened(postgres_url):
@@ -64,15 +64,15 @@ def test_no_write_reads_a_whole_table(postgres_url: str, filled: bool) -> None:
         try:
             new = connection.get_server_version().major >= 17
             if not new and not filled:
-                pytest.skip("a small table is read whole, until plans are made anew")
-            found = {}
+                pytest.skip("a small table is read completely, until plans are discarded")
+            scans_by_statement = {}
             for sql in statements():
                 scans = [scan for scan in whole_scans(await plan(connection, sql)) if new or not scan[-1].isdigit()]
                 if scans:
-                    found[" ".join(sql.split())] = scans
+                    scans_by_statement[" ".join(sql.split())] = scans
         finally:
             await connection.close()
-        assert not found, "\n".join(f"{scans}: {sql}" for sql, scans in found.items())
+        assert not scans_by_statement, "\n".join(f"{scans}: {sql}" for sql, scans in scans_by_statement.items())
 
     asyncio.run(check())
 
@@ -97,22 +97,22 @@ IN_ORDER = [
 
 @pytest.mark.parametrize("filled", [True, False])
 def test_a_page_is_read_in_index_order(postgres_url: str, filled: bool) -> None:
-    """Not put in order, whatever PostgreSQL knows of the tables by then: which would read all that come after it."""
+    """Not sorted, whatever the statistics say: a sort would read all later rows."""
     d, cursor = PostgresDialect(), b"default\0job"
-    reads, jobs = Asked(d), JobQueries(d)
-    wanted: list[tuple[Any, str]] = [(next(jobs.page(where, 100, cursor)), index) for where, index in IN_ORDER]
+    reads, jobs = FirstStatements(d), JobQueries(d)
+    expected: list[tuple[Any, str]] = [(next(jobs.page(where, 100, cursor)), index) for where, index in IN_ORDER]
     several = JobFilter(namespace="default", tag=TAGGED, state=JobState.PAUSED, owner="me")
     for shortest, index in enumerate(("idle_named", "job_tag_pkey", "job_owner")):
         page = jobs.page(several, 100, cursor)
         look = next(page).sql
-        wanted.append((page.send([tuple(None if place == shortest else 1 for place in (0, 0, 1, 1, 2, 2))]), index))
+        expected.append((page.send([tuple(None if place == shortest else 1 for place in (0, 0, 1, 1, 2, 2))]), index))
     for status in (Status.FAILED, Status.SKIPPED):
         few = reads.list_executions(ExecutionFilter(status=status), limit=50)
-        wanted.append((asyncio.run(few), "history_.*_status_id_idx"))
+        expected.append((asyncio.run(few), "history_.*_status_id_idx"))
     lines = reads.audit(namespace="default", limit=50, cursor=bytes(16))
-    wanted.append((asyncio.run(lines), "audit_namespace"))
+    expected.append((asyncio.run(lines), "audit_namespace"))
     dead = reads.list_dead_letters(namespace="default", limit=50)
-    wanted.append((asyncio.run(dead), "dead_letter_namespace"))
+    expected.append((asyncio.run(dead), "dead_letter_namespace"))
 
     async def check() -> None:
         async with opened(postgres_url):
@@ -121,27 +121,27 @@ def test_a_page_is_read_in_index_order(postgres_url: str, filled: bool) -> None:
             await fill(postgres_url)
         connection = await connect(postgres_url, READER_SETTINGS)
         try:
-            plans = [(await plan(connection, query.sql), index) for query, index in wanted]
-            looking = await plan(connection, look)
+            plans = [(await plan(connection, query.sql), index) for query, index in expected]
+            probe = await plan(connection, look)
         finally:
             await connection.close()
-        looked_at = [node["Index Name"] for part in looking["Plans"] for node in part["Plans"]]
-        assert looked_at == ["idle_named"] * 2 + ["job_tag_pkey"] * 2 + ["job_owner"] * 2
-        for found, index in plans:
-            way = [found]
-            while parts := [part for part in way[-1].get("Plans", ()) if part["Parent Relationship"] != "SubPlan"]:
-                way.append(parts[0])
-            kinds = [node["Node Type"] for node in way]
-            read = kinds[kinds[::-1].index("Limit") * -1 :]  # what is on the page may be put in order
-            assert not [kind for kind in read if "Sort" in kind], found
-            assert re.fullmatch(index, way[-1].get("Index Name", "")), found
-            assert "Index Cond" in way[-1], found
+        probed = [node["Index Name"] for part in probe["Plans"] for node in part["Plans"]]
+        assert probed == ["idle_named"] * 2 + ["job_tag_pkey"] * 2 + ["job_owner"] * 2
+        for page_plan, index in plans:
+            path = [page_plan]
+            while parts := [part for part in path[-1].get("Plans", ()) if part["Parent Relationship"] != "SubPlan"]:
+                path.append(parts[0])
+            kinds = [node["Node Type"] for node in path]
+            read = kinds[kinds[::-1].index("Limit") * -1 :]  # the rows of the page may be sorted
+            assert not [kind for kind in read if "Sort" in kind], page_plan
+            assert re.fullmatch(index, path[-1].get("Index Name", "")), page_plan
+            assert "Index Cond" in path[-1], page_plan
 
     asyncio.run(check())
 
 
 async def fill(url: str) -> None:
-    """Put thousands of rows of anything into every table."""
+    """Insert thousands of rows into every table."""
     for name, columns in await on_server(url, TABLES):
         values = ", ".join(
             {"uuid": "gen_random_uuid()", "bigint": "i % 4", "number": "i"}.get(kind, "i::text") for kind in columns
@@ -158,24 +158,27 @@ TABLES = """
 
 
 def statements() -> Iterator[str]:
-    """Every statement that a command may run, and what looks for runs of a job."""
+    """Yield every statement of the commands, and the reads of the latest executions of a job."""
     d = PostgresDialect()
     hot, records = PostgresHotPath(d), AppendOnlyTables(d)
     gates = GateQueue(d, records)
-    endings = SettlementHandler(d, hot, gates, records)
-    switching = JobStateHandler(d, gates, records)
-    executions, jobs = LifecycleHandler(d, hot, gates, records, endings), SaveJobsHandler(d, gates, records, switching)
-    new, admitting = JobInserts(d, records), AdmissionHandler(d, gates)
-    for home in (
+    settlement = SettlementHandler(d, hot, gates, records)
+    job_states = JobStateHandler(d, gates, records)
+    lifecycle, jobs = (
+        LifecycleHandler(d, hot, gates, records, settlement),
+        SaveJobsHandler(d, gates, records, job_states),
+    )
+    inserts, admission = JobInserts(d, records), AdmissionHandler(d, gates)
+    for part in (
         hot,
         gates,
-        admitting,
+        admission,
         records,
-        endings,
-        executions,
+        settlement,
+        lifecycle,
         jobs,
-        switching,
-        new,
+        job_states,
+        inserts,
         ConcurrencyKeys(d, gates),
         JobDependencies(d),
         JobLookup(d),
@@ -186,15 +189,15 @@ def statements() -> Iterator[str]:
         JobDeletes(d, records),
         RetentionSweep(d, RetentionDeletes(d), JobDeletes(d, records)),
     ):
-        for text in vars(home).values():
+        for text in vars(part).values():
             if isinstance(text, str) and text:
                 yield text
-    reads = Asked(d)
-    yield from (reads._latest, reads._latest_started)  # of a job, by its number
+    reads = FirstStatements(d)
+    yield from (reads._latest, reads._latest_started)  # by the number of a job
 
 
 async def plan(connection: Connection, sql: str) -> dict[str, Any]:
-    """The plan that is kept for a statement."""
+    """Return the generic plan of a statement."""
     arguments = ", ".join("null" for _ in (await connection.prepare(sql)).get_parameters())
     await connection.execute(f"prepare it as {sql}")
     try:
@@ -205,7 +208,7 @@ async def plan(connection: Connection, sql: str) -> dict[str, Any]:
 
 
 def whole_scans(node: dict[str, Any]) -> Iterator[str]:
-    """Where a plan reads all of a table that may be large."""
+    """Yield the nodes of a plan that read a whole table that may be large."""
     kind, table, index = node["Node Type"], node.get("Relation Name"), node.get("Index Name")
     if kind.endswith("Scan") and table and "Index Cond" not in node and table not in SMALL and index not in SHORT:
         yield f"{kind} on {table}"

@@ -1,4 +1,4 @@
-"""Which connection a command goes to, and how rows of many jobs are split."""
+"""Routing: the connection of each command, and the split of rows of many jobs."""
 
 from dataclasses import replace
 from typing import Any

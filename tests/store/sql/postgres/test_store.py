@@ -1,4 +1,4 @@
-"""The PostgreSQL driver: opening, bad news, migration, hints, search, errors among neighbours."""
+"""PostgresStore: opening, errors, migration, hints, search, errors within a batch."""
 
 import asyncio
 
@@ -31,7 +31,7 @@ PLACE = ConnectionPlace("db.example:5432", "jobs", "ana")
 
 
 def refusal(url: str, **options: bool) -> ChronosError:
-    """The error with which a store refuses to open."""
+    """Return the error of a store that fails to open."""
 
     async def open_it() -> None:
         async with opened(url, reconnect_limit_s=0.1, **options):
@@ -166,10 +166,10 @@ def test_three_servers_migrate_once(postgres_url: str) -> None:
             assert await stores[1].verify() == []
         finally:
             await asyncio.gather(*(store.close() for store in stores))
-        found = await on_server(
+        rows = await on_server(
             postgres_url, "select name, value from chronos.meta where name like 'schema%' order by 1"
         )
-        assert [tuple(row) for row in found] == [
+        assert [tuple(row) for row in rows] == [
             ("schema", str(migrations.VERSION)),
             ("schema_minimum", str(migrations.MIGRATIONS[-1].minimum)),
         ]
@@ -213,7 +213,7 @@ def test_a_hint_goes_to_the_other_store(postgres_url: str) -> None:
             await w.save("job")
             await asyncio.wait_for(hinted.wait(), 60)
             assert hints == [Hint.JOBS]
-            # The listening connection is cut; once it is back, hints are, too.
+            # The listening connection is cut. Hints arrive again after it reconnects.
             hinted.clear()
             await on_server(
                 postgres_url,
@@ -293,7 +293,7 @@ def test_stores_that_change_the_same_rows_do_not_deadlock(postgres_url: str) -> 
                 )
                 assert {s.version for s in saved} == {i + 1}
                 assert sum(s.changed for s in saved) == 5
-                # Gates are locked in order even when the commands of a batch name them in another.
+                # Gates are locked in order, whatever their order in the batch.
                 jobs = sorted({s.id for s in saved})
                 await asyncio.gather(
                     *(worlds[0].trigger(job) for job in jobs * 3), *(worlds[1].trigger(job) for job in jobs[::-1] * 3)

@@ -1,4 +1,4 @@
-"""What the PostgreSQL driver makes of cut connections and of a server that dies: nothing lost, nothing done twice."""
+"""Lost connections and a crashed PostgreSQL server: no change is lost or applied twice."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -24,7 +24,7 @@ Change = Callable[[StoreFixture], Awaitable[Any]]
 
 @asynccontextmanager
 async def behind_proxy(url: str, **options: Any) -> AsyncIterator[tuple[Proxy, StoreFixture, PostgresStore]]:
-    """A store that talks through a proxy, with one node and one job that queues."""
+    """Open a store behind a proxy, with one node and one job that queues."""
     async with proxied(url) as proxy, opened(proxy.url, work_connections=1, **options) as store:
         w = StoreFixture(store)
         await w.start_node()
@@ -33,7 +33,7 @@ async def behind_proxy(url: str, **options: Any) -> AsyncIterator[tuple[Proxy, S
 
 
 def committing(data: bytes) -> bool:
-    """Whether a message to the server ends a transaction of the driver's."""
+    """Whether a message to the server commits a transaction of the store."""
     return b"; commit\0" in data
 
 
@@ -57,8 +57,8 @@ async def delete(w: StoreFixture) -> None:
 
 
 async def trigger(w: StoreFixture) -> None:
-    asked = await w.trigger((await w.job()).id, idempotency="once")
-    assert (asked.created, asked.status) == (True, Status.READY)
+    triggered = await w.trigger((await w.job()).id, idempotency="once")
+    assert (triggered.created, triggered.status) == (True, Status.READY)
 
 
 async def register(w: StoreFixture) -> None:
@@ -117,7 +117,7 @@ def test_a_standalone_settlement_that_is_cut_off_succeeds(prepared_url: str, cut
 def test_a_standalone_admission_that_is_cut_off_is_answered(prepared_url: str, cut: str) -> None:
     async def check() -> None:
         async with behind_proxy(prepared_url) as (proxy, w, store):
-            await w.admit_one()  # so that the statement is known to the connection
+            await w.admit_one()  # so that the statement is prepared
             request = b"admit-me-but-one"
             (proxy.cut_after if cut == "after" else proxy.cut_before)(lambda data: request in data)
             [second] = await w.admit_next("job", request=request)
@@ -257,8 +257,8 @@ def test_a_server_that_is_restarted_loses_nothing(own_server: Server, mode: str)
                 over.set()
 
             await asyncio.gather(trouble(), *(save(i) for i in range(4)), *(fire(i) for i in range(4)))
-            found = {job.name for job in (await store.list_jobs(JobFilter(), limit=100_000)).items}
-            assert found >= set(saved)
+            names = {job.name for job in (await store.list_jobs(JobFilter(), limit=100_000)).items}
+            assert names >= set(saved)
             ended = await on_server(own_server.url, "select id from chronos.history")
             assert {row[0].bytes for row in ended} == set(ran)
             assert await store.verify() == []

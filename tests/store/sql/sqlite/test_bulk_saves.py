@@ -1,4 +1,4 @@
-"""Jobs by the thousand on SQLite: commands that share a transaction, and what becomes of one that is refused there."""
+"""Thousands of jobs on SQLite: commands that share a transaction, and rejected ones among them."""
 
 import asyncio
 from collections.abc import Sequence
@@ -37,8 +37,8 @@ def many(prefix: str) -> list[str]:
     return [f"{prefix}-{n:04}" for n in range(MANY)]
 
 
-async def together(store: SqliteStore, *commands: SaveJobs) -> list[Any]:
-    """Their answers; all of them are in line, in this order, before the first is written."""
+async def apply_together(store: SqliteStore, *commands: SaveJobs) -> list[Any]:
+    """Return the answers of commands that are all queued before the first is written."""
     return await asyncio.gather(*map(store.apply, commands), return_exceptions=True)
 
 
@@ -62,7 +62,7 @@ def test_a_rejected_command_does_not_affect_others_of_its_transaction(tmp_path: 
         store.on_commit(lambda rows, _: transactions.append(rows))
         await store.apply(saving("taken"))
         commands = [saving(*many("one")), saving(*many("two")[1:], "taken"), saving(*many("three"))]
-        answers = await together(store, *commands)
+        answers = await apply_together(store, *commands)
         assert await count(store) == 1 + 2 * MANY
         await store.close()
         return answers
@@ -75,7 +75,7 @@ def test_a_rejected_command_does_not_affect_others_of_its_transaction(tmp_path: 
 
 
 def test_a_failed_insert_leaves_no_rows(tmp_path: Path) -> None:
-    """A gate is there that should not be: what was inserted before it goes with the transaction."""
+    """An unexpected gate exists: the rows inserted before it are rolled back."""
 
     async def main(store: SqliteStore) -> None:
         await store.apply(saving("orphan", *many("first")))
@@ -92,23 +92,23 @@ def test_a_failed_insert_leaves_no_rows(tmp_path: Path) -> None:
     run(tmp_path / "chronos.db", main)
 
 
-@pytest.mark.parametrize("parts", [3, 12])  # as many as share a transaction, and more
+@pytest.mark.parametrize("parts", [3, 12])  # one transaction, and more
 def test_merged_commands_keep_their_actor_and_time(tmp_path: Path, parts: int) -> None:
-    """Who saved a job, and when, is said of each, though all rows are inserted by one statement."""
+    """The author and time of each job are kept, although one statement inserts all rows."""
     commands = [
         replace(saving(*many(f"part{n:02}")), now_us=1_000 + n, actor=Actor(name=f"actor {n}")) for n in range(parts)
     ]
 
     async def main(store: SqliteStore) -> None:
         await store.apply(saving(*many("zero")))
-        await together(store, *commands)
+        await apply_together(store, *commands)
         rows = StoreProbe(store).execute(
             "select substr(name, 1, 6), author, created_us, saved_us, updated_us, count(*), max(number) - min(number) "
             "from job where name like 'part%' group by 1, 2, 3, 4, 5 order by 1"
         )
         assert rows == [(f"part{n:02}", f"actor {n}", *[1_000 + n] * 3, MANY, MANY - 1) for n in range(parts)]
-        told = await store.audit(namespace=None, limit=parts)
-        assert sorted((line.actor, line.subject) for line in told.items) == sorted(
+        audit = await store.audit(namespace=None, limit=parts)
+        assert sorted((line.actor, line.subject) for line in audit.items) == sorted(
             (f"actor {n}", f"part{n:02}-0000 and {MANY - 1} more") for n in range(parts)
         )
         assert await count(store) == (parts + 1) * MANY
@@ -125,8 +125,8 @@ def test_merged_jobs_keep_their_own_tags(tmp_path: Path) -> None:
 
     async def main(store: SqliteStore) -> None:
         await store.apply(SaveJobs(rows=rows, now_us=1))
-        found = StoreProbe(store).execute("select name, key, value from job_tag order by name, key")
-        assert found == [(row.name, key, value) for row in rows for key, value in row.spec.tags.items()]
+        tags = StoreProbe(store).execute("select name, key, value from job_tag order by name, key")
+        assert tags == [(row.name, key, value) for row in rows for key, value in row.spec.tags.items()]
         assert await store.verify() == []
 
     run(tmp_path / "chronos.db", main)
@@ -135,7 +135,7 @@ def test_merged_jobs_keep_their_own_tags(tmp_path: Path) -> None:
 def test_of_two_large_commands_with_the_same_job_one_is_rejected(tmp_path: Path) -> None:
     async def main(store: SqliteStore) -> None:
         await store.apply(saving(*many("zero")))
-        one, two = await together(store, saving(*many("one"), "same"), saving(*many("two"), "same"))
+        one, two = await apply_together(store, saving(*many("one"), "same"), saving(*many("two"), "same"))
         assert isinstance(one, list)
         assert isinstance(two, Conflict)
         assert await count(store) == 2 * MANY + 1
@@ -144,12 +144,18 @@ def test_of_two_large_commands_with_the_same_job_one_is_rejected(tmp_path: Path)
 
 
 def rows_of(prefix: str, **options: Any) -> SaveJobs:
-    said: dict[str, Any] = {"namespace": "default", "spec": _SPEC, "gate": _GATE, "next_us": 7, "expect": NEW} | options
-    return SaveJobs(rows=tuple(JobRow(name=name, **said) for name in many(prefix)), now_us=2)
+    fields: dict[str, Any] = {
+        "namespace": "default",
+        "spec": _SPEC,
+        "gate": _GATE,
+        "next_us": 7,
+        "expect": NEW,
+    } | options
+    return SaveJobs(rows=tuple(JobRow(name=name, **fields) for name in many(prefix)), now_us=2)
 
 
 def mixed(prefix: str, **options: Sequence[Any]) -> SaveJobs:
-    """Jobs that say this and that in turn."""
+    """Return jobs that alternate between the values of each option."""
     plain = rows_of(prefix)
     rows = [
         structs.replace(row, **{name: values[n % len(values)] for name, values in options.items()})
@@ -181,7 +187,7 @@ SAVED = {
 
 @pytest.mark.parametrize("command", SAVED.values(), ids=SAVED.keys())
 def test_jobs_saved_together_have_the_same_rows_as_jobs_saved_singly(command: SaveJobs) -> None:
-    """But for the audit log, where many share a line."""
+    """Except in the audit log, where many jobs share a line."""
 
     async def save(*commands: SaveJobs) -> tuple[list[Any], dict[str, list[Any]]]:
         store = SqliteStore()
@@ -201,7 +207,7 @@ def test_jobs_saved_together_have_the_same_rows_as_jobs_saved_singly(command: Sa
 
 
 def rows_of_tables(store: SqliteStore) -> dict[str, list[Any]]:
-    """What is in every table but the audit log and those of the text index, which say nothing of their own."""
+    """Return the rows of every table except the audit log and the text index."""
     probe = StoreProbe(store)
     names = probe.execute("select name from sqlite_schema where type = 'table' and name not like 'job_fts%'")
     return {name: sorted(probe.execute(f"select * from {name}"), key=repr) for (name,) in names if name != "audit"}

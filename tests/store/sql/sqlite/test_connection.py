@@ -1,4 +1,4 @@
-"""The files of a SQLite store in the hands of people: moved, removed, restored beside old logs, kept from others."""
+"""The files of a SQLite store: moved, removed, restored next to old logs, protected from other users."""
 
 import asyncio
 import os
@@ -16,10 +16,10 @@ from chronos.errors import Invalid, StoreBroken, StoreUnavailable
 from chronos.store.sql.sqlite.connection import restore
 from chronos.store.sql.sqlite.store import SqliteStore
 from chronos.testing.conformance import StoreFixture
-from tests.store.sql.sqlite.test_store import nothing, refused, run, save_one
+from tests.store.sql.sqlite.test_store import nothing, refusal, run, save_one
 
 SIDES = ("-wal", "-shm", "-journal")
-_NOBODY = 65534
+_UNPRIVILEGED_UID = 65534
 _KILLED = """
 import asyncio, os, signal, sys
 from chronos.store.sql.sqlite.store import SqliteStore
@@ -38,7 +38,7 @@ asyncio.run(main())
 
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
-    """A folder that everybody can enter."""
+    """A folder that every user can enter."""
     folder = Path(tempfile.mkdtemp(prefix="chronos-test-"))
     folder.chmod(0o755)
     yield folder
@@ -46,12 +46,12 @@ def open_folder() -> Iterator[Path]:
 
 
 @contextmanager
-def as_nobody() -> Iterator[None]:
-    """Without the privileges of whoever runs the tests, who may be allowed everything."""
+def as_unprivileged_user() -> Iterator[None]:
+    """Run without root privileges, if the tests run as root."""
     if os.geteuid() != 0:
         yield
         return
-    os.seteuid(_NOBODY)
+    os.seteuid(_UNPRIVILEGED_UID)
     try:
         yield
     finally:
@@ -59,12 +59,12 @@ def as_nobody() -> Iterator[None]:
 
 
 def modes(folder: Path) -> set[str]:
-    """Who may do what with the files of a folder."""
+    """Return the permissions of the files of a folder."""
     return {oct(file.stat().st_mode & 0o777) for file in folder.iterdir()}
 
 
-def backed_up(path: Path, copy: Path) -> None:
-    """A store with one job, and a backup of it."""
+def create_with_backup(path: Path, copy: Path) -> None:
+    """Create a store with one job, and its backup."""
 
     async def back_up(store: SqliteStore) -> None:
         await save_one(store)
@@ -79,7 +79,7 @@ def backed_up(path: Path, copy: Path) -> None:
 @pytest.mark.parametrize("side", SIDES)
 def test_no_store_is_written_next_to_files_of_an_earlier_one(tmp_path: Path, side: str) -> None:
     copy, target = tmp_path / "copy.db", tmp_path / "target.db"
-    backed_up(tmp_path / "chronos.db", copy)
+    create_with_backup(tmp_path / "chronos.db", copy)
     left = tmp_path / f"target.db{side}"
     left.write_bytes(b"old")
     with pytest.raises(Invalid, match=f"found target.db{side} of an earlier target.db.*move all of its files together"):
@@ -98,13 +98,13 @@ def test_no_store_is_written_next_to_files_of_an_earlier_one(tmp_path: Path, sid
 
 def test_a_killed_store_is_restored_after_all_its_files_were_moved(tmp_path: Path) -> None:
     path, copy = tmp_path / "chronos.db", tmp_path / "copy.db"
-    backed_up(path, copy)
+    create_with_backup(path, copy)
     subprocess.run([sys.executable, "-c", _KILLED, path], check=False, timeout=60)
     assert (tmp_path / "chronos.db-wal").stat().st_size
     path.rename(tmp_path / "broken.db")
     with pytest.raises(Invalid, match=r"chronos\.db-wal and chronos\.db-shm"):
         restore(copy, path)
-    error = refused(path)  # nor does a new store begin there: the log would be lost
+    error = refusal(path)  # a new store is not created there either: the log would be lost
     assert isinstance(error, StoreBroken)
     assert "not the database file it belongs to" in str(error)
     for side in ("-wal", "-shm"):
@@ -117,7 +117,7 @@ def test_a_killed_store_is_restored_after_all_its_files_were_moved(tmp_path: Pat
 
 def test_leftovers_of_an_earlier_backup_are_ignored(tmp_path: Path) -> None:
     (tmp_path / "copy.db.partial").write_bytes(b"rubbish" * 1_000)
-    backed_up(tmp_path / "chronos.db", tmp_path / "copy.db")
+    create_with_backup(tmp_path / "chronos.db", tmp_path / "copy.db")
     assert run(tmp_path / "copy.db", lambda store: store.verify()) == []
     assert [file.name for file in tmp_path.glob("*.partial")] == ["copy.db.partial"]
 
@@ -133,7 +133,7 @@ def test_of_two_concurrent_backups_to_one_name_the_file_is_complete(tmp_path: Pa
     assert list(tmp_path.glob("*.partial")) == []
 
 
-# --- moved away
+# --- moved files
 
 
 @pytest.mark.parametrize("how", ["removed", "replaced"])
@@ -181,7 +181,7 @@ def test_the_file_is_checked_once_per_second_at_most(tmp_path: Path, monkeypatch
     assert len(looks) <= 10
 
 
-# --- whose they are
+# --- permissions
 
 
 def test_a_new_store_and_its_backup_are_private_to_their_user(tmp_path: Path) -> None:
@@ -214,20 +214,20 @@ def test_a_read_only_file_is_rejected_when_it_is_opened(open_folder: Path) -> No
     run(path, save_one)
     path.chmod(0o444)
     open_folder.chmod(0o777)
-    with as_nobody():
-        error = refused(path, nothing)
+    with as_unprivileged_user():
+        error = refusal(path, nothing)
     assert isinstance(error, StoreUnavailable)
     assert "is read-only; check the permissions" in str(error)
 
 
 def test_a_read_only_backup_is_restored(open_folder: Path) -> None:
     copy, target = open_folder / "copy.db", open_folder / "new" / "chronos.db"
-    backed_up(open_folder / "chronos.db", copy)
+    create_with_backup(open_folder / "chronos.db", copy)
     target.parent.mkdir()
     target.parent.chmod(0o777)
     copy.chmod(0o444)
     open_folder.chmod(0o555)
-    with as_nobody():
+    with as_unprivileged_user():
         restore(copy, target)
     open_folder.chmod(0o755)
     assert run(target, lambda store: store.job_named("default", "job")) is not None
@@ -237,8 +237,8 @@ def test_a_header_of_another_format_names_the_file_and_what_to_do(tmp_path: Path
     path = tmp_path / "chronos.db"
     run(path, save_one)
     data = bytearray(path.read_bytes())
-    data[44:48] = (99).to_bytes(4)  # the format of the schema
+    data[44:48] = (99).to_bytes(4)  # the schema format number
     path.write_bytes(data)
-    error = refused(path)
+    error = refusal(path)
     assert isinstance(error, StoreBroken)
     assert "restore a backup or use another file" in str(error)

@@ -1,4 +1,4 @@
-"""Another copy of SQLite in the same process: it may look at a store's file, and nothing is lost by that."""
+"""A second SQLite library in the same process may read a store's file, and nothing is lost."""
 
 import asyncio
 import os
@@ -33,8 +33,8 @@ def count(path: Path) -> int:
 
 
 async def look_then_write(path: Path) -> None:
-    """Let the other copy look at a store, in several ways, between acknowledged commands."""
-    before = sqlite3.connect(path)  # which was there before
+    """Read a store with sqlite3 in several ways, between acknowledged commands."""
+    before = sqlite3.connect(path)  # opened before the store
     store = SqliteStore(path)
     await store.open()
     for n in range(NODES):
@@ -47,7 +47,7 @@ async def look_then_write(path: Path) -> None:
 
 
 def test_reading_with_sqlite3_loses_no_acknowledged_commit(tmp_path: Path) -> None:
-    """In a process of its own, which is killed: what is only in its log must be there."""
+    """In a process that is killed: commits that are only in the log must survive."""
     path = tmp_path / "jobs.db"
     ended = subprocess.run([sys.executable, __file__, str(path)], check=False)
     assert ended.returncode == -signal.SIGKILL
@@ -74,7 +74,7 @@ def test_sqlite3_cannot_write_and_other_processes_can(tmp_path: Path) -> None:
 
     assert [node.name for node in asyncio.run(main())] == ["after"]
     with closing(sqlite3.connect(path, timeout=0)) as other:
-        other.execute("insert into mine values (1)")  # nobody holds it any more
+        other.execute("insert into mine values (1)")  # the lock is free again
         assert other.execute("pragma integrity_check").fetchall() == [("ok",)]
 
 
@@ -120,7 +120,7 @@ def test_an_open_sqlite3_writer_is_reported(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_the_guard_works_with_a_library_that_cannot_read_the_schema(tmp_path: Path) -> None:
-    """An older one does not know all that ours does, and still must not be the last one that closes the file."""
+    """An older library cannot read the schema, and still must not be the last one to close the file."""
     path = tmp_path / "jobs.db"
 
     async def main() -> None:
@@ -150,7 +150,7 @@ def test_a_file_that_cannot_be_guarded_is_reported(tmp_path: Path, monkeypatch: 
         with pytest.raises(StoreUnavailable, match="being written by another connection"):
             LockGuard(path)
     with closing(sqlite3.connect(path, timeout=0)) as other:
-        other.execute("begin immediate")  # nothing of the guard is left
+        other.execute("begin immediate")  # the guard is closed completely
 
 
 if __name__ == "__main__":
@@ -158,7 +158,7 @@ if __name__ == "__main__":
 
 
 def test_stores_of_one_process_open_and_close_concurrently(tmp_path: Path) -> None:
-    """While one is opened, for which the other copy opens the file as well, others are at work, or just closing it."""
+    """While one store is opened, and guarded, others are in use or closing."""
     path = tmp_path / "chronos.db"
 
     async def come_and_go() -> None:

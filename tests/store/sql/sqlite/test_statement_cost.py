@@ -1,4 +1,4 @@
-"""What SQLite has to do, counted and not timed: statements a command, and steps of its virtual machine a search."""
+"""The cost of commands and reads on SQLite, counted in statements and in steps of its virtual machine."""
 
 import asyncio
 import re
@@ -24,13 +24,13 @@ from chronos.testing import StoreProbe
 from chronos.testing.conformance import StoreFixture
 from chronos.testing.conformance.fixture import SECOND, T0, admit_row
 
-FEW_STEPS = 20_000  # of the virtual machine: some hundred rows looked up
+FEW_STEPS = 20_000  # of the virtual machine: about a hundred lookups
 NAMES = 5_000
 
 
 def run(what: Callable[[SqliteStore], Awaitable[None]]) -> None:
     async def opened() -> None:
-        store = SqliteStore()  # in memory, reads go to the connection that writes
+        store = SqliteStore()  # in memory, reads use the writing connection
         await store.open()
         try:
             await what(store)
@@ -73,11 +73,11 @@ def test_a_batch_takes_a_few_statements(rows: int, admitting: int, claiming: int
 
 @pytest.mark.parametrize("jobs", [1, 50, 300])
 def test_new_jobs_take_a_few_statements(jobs: int) -> None:
-    """Looked for, then written table by table."""
+    """One lookup, then one statement per table."""
 
     async def check(store: SqliteStore) -> None:
         world = StoreFixture(store)
-        await world.save("first")  # whose lane has a number by now
+        await world.save("first")  # so that its lane has a number
         rows = tuple(world.row(f"job-{n:03}", tags={"team": f"t{n % 3}"}) for n in range(jobs))
         with StoreProbe(store).statements() as seen:
             saved = await store.apply(SaveJobs(rows=rows, now_us=T0))
@@ -94,7 +94,7 @@ def test_new_jobs_take_a_few_statements(jobs: int) -> None:
 
 
 def test_a_rejected_command_undoes_only_itself() -> None:
-    """Whether it is the first of its transaction, which has no savepoint, or comes after others."""
+    """As the first command of a transaction, which has no savepoint, and as a later one."""
 
     async def check(store: SqliteStore) -> None:
         world = StoreFixture(store)
@@ -115,7 +115,7 @@ def test_a_rejected_command_undoes_only_itself() -> None:
 
 
 def test_no_statement_finds_a_job_by_reading_all_jobs() -> None:
-    """There is no index by its id: it is found by its gate, and what it came to by its number."""
+    """A job has no index by id: it is found through its gate, and its history by its number."""
     d = SqliteDialect()
     texts = [
         *collect_statements(CommandHandlers(d, SqliteHotPath(d))),
@@ -132,7 +132,7 @@ def test_no_statement_finds_a_job_by_reading_all_jobs() -> None:
             arguments = max([0, *(int(number) for number in re.findall(r"\?(\d+)", sql))])
             plan = [row[3] for row in probe.execute(f"explain query plan {sql}", *[None] * arguments)]
             scanned = [line for line in plan if re.match("SCAN (job|j|gate|g|place|history|h|e)( |$)", line)]
-            assert scanned in ([], ["SCAN gate USING INDEX gate_long"]), (sql, plan)  # which holds few of them
+            assert scanned in ([], ["SCAN gate USING INDEX gate_long"]), (sql, plan)  # it has few rows
             looked += any(re.match("SEARCH (job|j) USING INTEGER PRIMARY KEY", line) for line in plan)
         assert looked >= 10
 
@@ -178,7 +178,7 @@ def test_a_page_costs_the_same_wherever_it_is(where: JobFilter, namespace: str |
 
 @pytest.mark.parametrize("namespace", [None, "default"])
 def test_listing_few_of_many_jobs_does_not_read_all(namespace: str | None) -> None:
-    """Be they at the end of the list, or none."""
+    """At the end of the list, or without a match."""
 
     async def check(store: SqliteStore) -> None:
         world = StoreFixture(store)
@@ -190,12 +190,12 @@ def test_listing_few_of_many_jobs_does_not_read_all(namespace: str | None) -> No
         await world.save("one", tags={"all": "no", "rare": "x"}, owner="me")
         await world.set_state((await world.job("one")).id, JobState.PAUSED)
         paused, disabled = JobState.PAUSED, JobState.DISABLED
-        for where, found in (
+        for where, expected in (
             (JobFilter(state=paused), ["one"]),
             (JobFilter(state=paused, prefix="o"), ["one"]),
             (JobFilter(state=JobState.DONE), []),
             (JobFilter(owner="me"), ["one"]),
-            (JobFilter(owner="nobody"), []),
+            (JobFilter(owner="missing"), []),
             (JobFilter(tag=("rare", None)), ["one"]),
             (JobFilter(tag=("all", "yes"), state=paused), []),
             (JobFilter(tag=("all", None), state=paused), ["one"]),
@@ -209,7 +209,7 @@ def test_listing_few_of_many_jobs_does_not_read_all(namespace: str | None) -> No
         ):
             with StoreProbe(store).steps() as steps:
                 page = await store.list_jobs(replace(where, namespace=namespace), limit=100)
-            assert [job.name for job in page.items] == found, where
+            assert [job.name for job in page.items] == expected, where
             assert sum(steps) < FEW_STEPS, where
 
     run(check)
@@ -251,9 +251,9 @@ MANY_RECORDS = [
 
 
 @pytest.mark.parametrize("namespace", [None, "default"])
-@pytest.mark.parametrize(("text", "found"), [("0777", 1), ("b-4", 1_000), ("job", NAMES), ("none", 0)])
-def test_a_search_reads_little_more_than_it_returns(text: str, found: int, namespace: str | None) -> None:
-    """Be the text rare, common or in every name."""
+@pytest.mark.parametrize(("text", "expected"), [("0777", 1), ("b-4", 1_000), ("job", NAMES), ("none", 0)])
+def test_a_search_reads_little_more_than_it_returns(text: str, expected: int, namespace: str | None) -> None:
+    """For a rare text, a common one, and one in every name."""
 
     async def check(store: SqliteStore) -> None:
         world = StoreFixture(store)
@@ -263,12 +263,12 @@ def test_a_search_reads_little_more_than_it_returns(text: str, found: int, names
         where = JobFilter(namespace=namespace, contains=text)
         with StoreProbe(store).steps() as steps:
             page = await store.list_jobs(where, limit=20)
-        assert sum(steps) < FEW_STEPS + 60 * min(found, 2_000)
+        assert sum(steps) < FEW_STEPS + 60 * min(expected, 2_000)
         names = [job.name for job in page.items]
         while page.cursor is not None:
             page = await store.list_jobs(where, limit=1_000, cursor=page.cursor)
             names += [job.name for job in page.items]
         assert names == [name for n in range(NAMES) if text in (name := f"Job-{n:04}").lower()]
-        assert len(names) == found
+        assert len(names) == expected
 
     run(check)

@@ -1,4 +1,4 @@
-"""What is particular to SQLite: bad news told well, files shared and killed, upgrades, backups."""
+"""SqliteStore: errors, shared files, killed processes, upgrades, backups, checkpoints."""
 
 import asyncio
 import os
@@ -28,12 +28,12 @@ from tests.support.command_recorder import digest
 R = TypeVar("R")
 
 
-def run(path: Path, what: Callable[[SqliteStore], Awaitable[Any]]) -> Any:
+def run(path: Path, use: Callable[[SqliteStore], Awaitable[Any]]) -> Any:
     async def opened() -> Any:
         store = SqliteStore(path)
         await store.open()
         try:
-            return await what(store)
+            return await use(store)
         finally:
             await store.close()
 
@@ -48,20 +48,20 @@ async def nothing(_: SqliteStore) -> None:
     return None
 
 
-def refused(path: Path, what: Callable[[SqliteStore], Awaitable[Any]] = nothing) -> ChronosError:
+def refusal(path: Path, use: Callable[[SqliteStore], Awaitable[Any]] = nothing) -> ChronosError:
     with pytest.raises(ChronosError) as caught:
-        run(path, what)
+        run(path, use)
     assert str(path.name) in str(caught.value) or "schema" in str(caught.value)
     return caught.value
 
 
-# --- bad news
+# --- errors
 
 
 def test_a_file_that_is_not_a_database_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_text("buy milk\n" * 1000)
-    error = refused(path)
+    error = refusal(path)
     assert isinstance(error, StoreBroken)
     assert "not a SQLite database" in str(error)
     assert path.read_text().startswith("buy milk")
@@ -75,7 +75,7 @@ def test_a_database_with_a_conflicting_table_is_rejected_unchanged(tmp_path: Pat
     if table == "meta (name, value)":
         connection.execute("insert into meta values ('title', 'My music')")
     before = connection.execute("select sql from sqlite_schema").fetchall()
-    error = refused(path)
+    error = refusal(path)
     assert isinstance(error, StoreBroken)
     assert "tables of another program" in str(error)
     assert table.split(maxsplit=1)[0] in str(error)
@@ -100,13 +100,13 @@ def test_a_damaged_file_is_rejected(tmp_path: Path) -> None:
     for page in range(4096, len(data), 4096):
         data[page : page + 64] = os.urandom(64)
     path.write_bytes(data)
-    error = refused(path)
+    error = refusal(path)
     assert isinstance(error, StoreBroken)
     assert "restore a backup" in str(error)
 
 
 def test_a_missing_folder_is_reported(tmp_path: Path) -> None:
-    error = refused(tmp_path / "missing" / "chronos.db")
+    error = refusal(tmp_path / "missing" / "chronos.db")
     assert isinstance(error, StoreUnavailable)
     assert "folder exists" in str(error)
 
@@ -138,7 +138,7 @@ def test_a_full_disk_loses_nothing_and_can_be_retried(tmp_path: Path) -> None:
 
 
 def test_a_failing_listener_does_not_affect_the_answer(tmp_path: Path) -> None:
-    """It hears of what is committed: nothing of that may be applied once more, or be answered by its error."""
+    """The commit must not be applied again, and its caller must not get the listener's error."""
 
     def fails(*_: object) -> None:
         raise ValueError("not my day")
@@ -160,7 +160,7 @@ def test_a_command_that_raises_does_not_affect_others(tmp_path: Path) -> None:
         other.execute("drop table idempotency")
         other.close()
         beats = [Beat(node=number, beat=n, now_us=n) for n in (1, 2)]
-        first = asyncio.create_task(store.apply(beats[0]))  # while it is under way, the others gather
+        first = asyncio.create_task(store.apply(beats[0]))  # the others queue meanwhile
         await asyncio.sleep(0)
         trim = store.apply(Trim(now_us=3, limit=10))
         return list(await asyncio.gather(first, trim, store.apply(beats[1]), return_exceptions=True))
@@ -173,7 +173,7 @@ def test_a_command_that_raises_does_not_affect_others(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("applied", [True, False])
 def test_a_resent_request_returns_what_the_first_one_did(tmp_path: Path, applied: bool) -> None:
-    """What follows a commit can fail too, so whoever hears of an error cannot know how far it came."""
+    """Steps after a commit can fail too, so a caller that gets an error cannot know what was written."""
 
     async def twice(store: SqliteStore, command: Command[R]) -> R:
         writer = StoreProbe(store).connection
@@ -229,7 +229,7 @@ def test_an_incompatible_schema_is_rejected_and_the_next_one_is_accepted(tmp_pat
     pretend(migrations.VERSION + 1, migrations.VERSION)
     run(path, save_one)
     pretend(migrations.VERSION + 9, migrations.VERSION + 2)
-    error = refused(path)
+    error = refusal(path)
     assert f"schema version {migrations.VERSION + 9}" in str(error)
     assert "upgrade this node" in str(error)
 
@@ -292,8 +292,8 @@ def test_verify_reports_a_gate_of_another_job(tmp_path: Path) -> None:
         StoreProbe(store).execute(swap)
         return list(await store.verify())
 
-    told = run(tmp_path / "chronos.db", mix_up)
-    assert len([one for one in told if "has no job" in one]) == 2
+    problems = run(tmp_path / "chronos.db", mix_up)
+    assert len([one for one in problems if "has no job" in one]) == 2
 
 
 # --- backup
@@ -394,14 +394,14 @@ def test_a_backup_is_restored_to_an_unused_name(tmp_path: Path) -> None:
 _COPIER = """
 import fcntl, sys
 with open(sys.argv[1], "r+b") as log_index:
-    fcntl.lockf(log_index, fcntl.LOCK_EX, 1, 121)  # the lock of whoever copies the log
+    fcntl.lockf(log_index, fcntl.LOCK_EX, 1, 121)  # the lock of a checkpoint
     print("locked", flush=True)
     sys.stdin.read()
 """
 
 
 def test_a_checkpoint_by_another_process_is_not_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The commit before it stands, and has to be answered so."""
+    """The commit is durable, and its caller gets the answer."""
     for name in ("_PAGES_MIN", "_PAGES_MAX", "_RESTART_FACTOR"):
         monkeypatch.setattr(f"chronos.store.sql.sqlite.checkpoint.{name}", 1)
 
@@ -417,7 +417,7 @@ def test_a_checkpoint_by_another_process_is_not_an_error(tmp_path: Path, monkeyp
             number = await store.apply(RegisterNode(name="node-a", incarnation=bytes(16), now_us=1))
             assert [node.number for node in await store.nodes()] == [number]
         finally:
-            await other.communicate(b"")  # lets go
+            await other.communicate(b"")  # releases the lock
             await store.close()
 
     asyncio.run(case())
@@ -434,7 +434,7 @@ def test_a_failed_checkpoint_does_not_affect_the_answer_of_its_commit(tmp_path: 
 
 
 def test_the_log_restarts_under_continuous_commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Copied beside the writer it never would: something is always left."""
+    """The copying thread alone would never finish, because pages are always added."""
     for name, pages in (("_PAGES_MIN", 20), ("_PAGES_MAX", 20), ("_MAX_WRITER_COPY_PAGES", 10_000)):
         monkeypatch.setattr(f"chronos.store.sql.sqlite.checkpoint.{name}", pages)
     path = tmp_path / "chronos.db"
@@ -445,5 +445,5 @@ def test_the_log_restarts_under_continuous_commits(tmp_path: Path, monkeypatch: 
             await world.save(f"job-{i}")
         return (tmp_path / "chronos.db-wal").stat().st_size // 4096
 
-    assert run(path, pour) < 20 * 3 * 2 + 100  # of well over a thousand that were written
+    assert run(path, pour) < 20 * 3 * 2 + 100  # of more than a thousand written pages
     assert len(run(path, lambda store: store.list_jobs(JobFilter(), limit=1_000)).items) == 200

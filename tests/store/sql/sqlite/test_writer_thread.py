@@ -1,4 +1,4 @@
-"""The thread that writes: in order, whatever becomes of those who wait."""
+"""The writer thread runs calls in order, whatever happens to their callers."""
 
 import asyncio
 import threading
@@ -64,7 +64,7 @@ def test_a_closed_loop_does_not_affect_the_thread() -> None:
     go, done = threading.Event(), threading.Event()
 
     async def leave() -> None:
-        asyncio.ensure_future(writer.run(lambda: go.wait(10)))  # noqa: RUF006 - nobody waits for it
+        asyncio.ensure_future(writer.run(lambda: go.wait(10)))  # noqa: RUF006 - not awaited
         await asyncio.sleep(0)
 
     asyncio.run(leave())

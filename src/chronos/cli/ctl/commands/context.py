@@ -82,7 +82,7 @@ def use(name: str) -> None:
       chronosctl context use local
     """
     contexts = read_contexts()
-    server = contexts.named(name)
+    server = contexts.get(name)
     contexts.current = name
     write_contexts(contexts)
     emit(name)
@@ -99,7 +99,7 @@ def delete(name: str) -> None:
       chronosctl context delete local
     """
     contexts = read_contexts()
-    contexts.named(name)
+    contexts.get(name)
     del contexts.servers[name]
     contexts.current = None if contexts.current == name else contexts.current
     write_contexts(contexts)

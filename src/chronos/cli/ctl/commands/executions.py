@@ -126,7 +126,7 @@ def logs(client: "ApiClient", id_: str, follow: bool, task: str | None, attempt:
         for raw in client.stream("executions", id_, "log", query={**query, "follow": True}):
             _emit_log(raw.decode(errors="replace"))
         return
-    for line in client.text("executions", id_, "log", query=query).splitlines(keepends=True):
+    for line in client.get_text("executions", id_, "log", query=query).splitlines(keepends=True):
         _emit_log(line)
 
 
@@ -288,7 +288,7 @@ def _emit_log(line: str) -> None:
 def _list_recent(client: "ApiClient", job: str | None, limit: int | None, status: str | None) -> dict[str, Any]:
     query = {"status": status, "namespace": client.server.namespace}
     path = ("executions",) if job is None else ("jobs", job, "executions")
-    return client.pages(*path, limit=limit, query=query)
+    return client.list_pages(*path, limit=limit, query=query)
 
 
 def _attempt_rows(execution: dict[str, Any]) -> list[dict[str, Any]]:

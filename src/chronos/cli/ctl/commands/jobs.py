@@ -70,7 +70,7 @@ def list_(
     """
     query = build_query(client, options)
     max_items = None if everything else limit
-    show_list(lambda: client.pages("jobs", limit=max_items, query=query), output, COLUMNS, every_s)
+    show_list(lambda: client.list_pages("jobs", limit=max_items, query=query), output, COLUMNS, every_s)
 
 
 @jobs.command(short_help="Show a job.")
@@ -136,7 +136,7 @@ def versions(client: "ApiClient", output: str, name: str, limit: int) -> None:
       chronosctl jobs versions hello
     """
     query = {"namespace": client.server.namespace}
-    print_page(client.pages("jobs", name, "versions", limit=limit, query=query), output, VERSIONS)
+    print_page(client.list_pages("jobs", name, "versions", limit=limit, query=query), output, VERSIONS)
 
 
 @jobs.command(short_help="Compare two versions of a job.")

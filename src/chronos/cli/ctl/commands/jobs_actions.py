@@ -63,7 +63,7 @@ def _change_state(
     if selection.name is None:
         run_bulk_action(client, verb, selection, output, dry_run=dry_run, reason=reason)
         return
-    job = client.change("POST", selection.name, verb, body=drop_none(reason=reason), dry_run=dry_run)
+    job = client.change_job("POST", selection.name, verb, body=drop_none(reason=reason), dry_run=dry_run)
     print_changed_job(job, output, f"would be {ACTION_RESULTS[verb]}" if dry_run else ACTION_RESULTS[verb])
 
 
@@ -151,7 +151,7 @@ def delete(client: "ApiClient", output: str, selection: SelectedJobs, yes: bool,
         return
     if not yes and not dry_run:
         confirm(f"Delete {selection.name}?")
-    job = client.change("DELETE", selection.name, dry_run=dry_run)
+    job = client.change_job("DELETE", selection.name, dry_run=dry_run)
     print_changed_job(job, output, "would be deleted" if dry_run else "deleted")
 
 
@@ -168,7 +168,7 @@ def rollback(client: "ApiClient", output: str, name: str, version: int, dry_run:
     Example:
       chronosctl jobs rollback hello 1 --dry-run
     """
-    job = client.change("POST", name, "rollback", body={"version": version}, dry_run=dry_run)
+    job = client.change_job("POST", name, "rollback", body={"version": version}, dry_run=dry_run)
     if dry_run:
         print_dry_run(job, output)
     else:

@@ -16,7 +16,7 @@ from urllib.parse import quote, unquote, urlsplit
 import click
 
 from chronos.cli.ctl.contexts import ServerContext, hide_password, read_contexts, write_contexts
-from chronos.cli.ctl.errors import CommandFailure, RequestRefused
+from chronos.cli.ctl.errors import CommandFailure, ForeignServer, RequestRefused
 from chronos.cli.output import emit, note
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def logout(name: str | None) -> None:
     name = name or contexts.current
     if name is None:
         raise CommandFailure("no context is in use; name one\n  list the contexts: chronosctl context list")
-    server = contexts.named(name)
+    server = contexts.get(name)
     if server.login is not None:
         try:
             _client(server).call("DELETE", "tokens", server.login)
@@ -126,6 +126,8 @@ class _NotAuthenticated(CommandFailure):
 def _check(server: ServerContext) -> None:
     try:
         status = _client(server).get("status")
+    except ForeignServer:
+        raise _not_chronos(server) from None
     except RequestRefused as error:
         if error.status == 401:
             raise _NotAuthenticated(

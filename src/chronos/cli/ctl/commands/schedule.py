@@ -185,7 +185,7 @@ def explain(expression: str, output: str, **options: Unpack[PreviewOptions]) -> 
     if output in ("table", "wide"):
         _emit_explanation(preview, changes, understood=understood, wide=output == "wide")
         return
-    runs = [{"utc": rfc3339(us), "local": _local(us, zone).isoformat()} for us in preview.runs_us]
+    runs = [{"utc": rfc3339(us), "local": _local_time(us, zone).isoformat()} for us in preview.runs_us]
     change_items = [
         {
             "kind": oddity.kind,
@@ -279,7 +279,7 @@ def _emit_runs(preview: _Preview, *, wide: bool) -> None:
     from chronos.core.schedule.durations import format_duration
 
     zone = preview.schedule.zone
-    walls = [_local(us, zone) for us in preview.runs_us]
+    walls = [_local_time(us, zone) for us in preview.runs_us]
     finest = "microseconds" if any(wall.microsecond for wall in walls) else "seconds"
     if not any(wall.second or wall.microsecond for wall in walls):
         finest = "minutes"
@@ -297,7 +297,7 @@ def _clock_text(wall: "datetime", finest: str) -> str:
     return f"{text[:at]} {text[at:]}"
 
 
-def _local(us: int, zone: "Zone") -> "datetime":
+def _local_time(us: int, zone: "Zone") -> "datetime":
     """Return the local time of a zone at an instant; UTC at the very start and end of the calendar."""
     from datetime import timedelta, timezone
 

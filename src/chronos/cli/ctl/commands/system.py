@@ -41,7 +41,7 @@ def status(client: "ApiClient", output: str, every_s: float | None) -> None:
     show_value(lambda: _get_status(client), show, output, every_s)
 
 
-@click.group(short_help="The cluster: server status and nodes.")
+@click.group(short_help="Show server status and nodes.")
 def cluster() -> None:
     """Show all servers that share a store.
 
@@ -138,7 +138,7 @@ nodes = make_listing(
     "Show the nodes.",
     NODES,
     list_text="List the nodes that share the store, alive or not.",
-    short_help="The nodes.",
+    short_help="Show the nodes.",
     list_help="List the nodes.",
     options=(watch_options,),
 )
@@ -156,7 +156,7 @@ namespaces = make_listing(
     NAMESPACES,
     list_text="List the namespaces that have jobs.",
     path="namespaces",
-    short_help="The namespaces.",
+    short_help="Show the namespaces.",
     list_help="List the namespaces.",
 )
 audit = make_listing(
@@ -164,7 +164,7 @@ audit = make_listing(
     "Show the audit log.",
     AUDIT,
     list_text="List the changes and their authors, newest first.",
-    short_help="The audit log: who changed what.",
+    short_help="Show who changed what.",
     example_options=" --limit 5",
     options=(limit_option(50),),
 )

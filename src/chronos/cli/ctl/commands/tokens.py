@@ -33,7 +33,7 @@ USERS = Columns(
 )
 
 
-@click.group(short_help="API tokens.")
+@click.group(short_help="Manage API tokens.")
 def tokens() -> None:
     """List, create and delete API tokens, the credentials of programs.
 
@@ -116,7 +116,7 @@ users = make_listing(
     "Show and unlock users.",
     USERS,
     list_text="List the users of the server's configuration.",
-    short_help="The users.",
+    short_help="Show and unlock users.",
     list_help="List the users.",
 )
 

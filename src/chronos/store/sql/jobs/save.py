@@ -296,7 +296,7 @@ def _check_expected(row: JobRow, existing: Row | None) -> None:
         raise Conflict(f'"{row.name}" no longer exists: you have version {row.expect}')
     if row.expect != NEW and existing is not None and existing[1] != row.expect:
         raise Conflict(
-            f'"{row.name}" changed since you read it: you have version {row.expect}, it is version {existing[1]}'
+            f'"{row.name}" changed since you read it: you have version {row.expect}, the current one is {existing[1]}'
         )
 
 

@@ -148,7 +148,7 @@ class JobStateHandler:
             expect = expected[job]
             if expect is not None and expect != version:
                 raise Conflict(
-                    f'"{name}" changed since you read it: you have version {expect}, it is version {version}'
+                    f'"{name}" changed since you read it: you have version {expect}, the current one is {version}'
                 )
         return rows
 
