@@ -26,4 +26,4 @@ def to_canonical(schedule: Schedule) -> str | None:
             text = read_words(expression).expression
         except InvalidSchedule:
             return None
-    return None if expression.endswith(text) else text
+    return None if f" {expression}".endswith(f" {text}") else text

@@ -17,6 +17,7 @@ from hashlib import blake2b
 from typing import NoReturn
 
 from chronos.core.schedule.cron import ALL_WEEKDAYS, FIRST_YEAR, LAST_NTH, LAST_YEAR, Cron
+from chronos.core.schedule.cron_format import list_set_bits
 from chronos.core.schedule.plugins import custom_names
 from chronos.errors import InvalidSchedule
 
@@ -142,6 +143,22 @@ def parse_cron(text: str, *, dialect: str, key: str = "") -> Cron:
             length=month.end() - day.start(),
         )
     return cron
+
+
+def find_single_value_steps(text: str, dialect: str) -> list[tuple[str, str, int, int]]:
+    """Return the steps of a valid expression that leave one value, such as ``*/90``: field, item, step and value."""
+    tokens = text.split()
+    layout = _find_layout(dialect, len(tokens)) or ()
+    found = []
+    for token, field in zip(tokens, layout, strict=False):
+        for item in token.split(","):
+            base, _, step = item.partition("/")
+            if not step.isdigit() or base.startswith("H"):
+                continue
+            values = list_set_bits(_parse_item(item, field))
+            if len(values) == 1:
+                found.append((field.name, item, int(step), values[0]))
+    return found
 
 
 def _build_cron(fields: list[_FieldMasks], texts: list[str]) -> Cron:

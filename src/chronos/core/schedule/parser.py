@@ -151,7 +151,8 @@ def _parse_one(
     if dialect == "auto":
         expression = expression.strip(_BLANKS)
     _check_length("schedule", expression)
-    text, timezone = _split_zone(expression, dialect, timezone)
+    text, zone_name = split_zone(expression, dialect)
+    timezone = timezone if zone_name is None else zone_name
     reading = Reading(expression=text)
     try:
         kind = _detect_dialect(text) if dialect == "auto" else dialect
@@ -265,7 +266,7 @@ def _parse_exclusions(texts: tuple[str, ...], key: str) -> Exclusions:
 
 def is_cron(text: str) -> bool:
     """Whether ``auto`` reads a text as cron fields, a macro, ``@every`` or a custom schedule."""
-    return _detect_dialect(_split_zone(text.strip(_BLANKS), "auto", None)[0]) == "auto"
+    return _detect_dialect(split_zone(text.strip(_BLANKS), "auto")[0]) == "auto"
 
 
 def _detect_dialect(text: str) -> str:
@@ -283,12 +284,15 @@ def _detect_dialect(text: str) -> str:
     return "words"
 
 
-def _split_zone(expression: str, dialect: str, timezone: str | None) -> tuple[str, str | None]:
-    """Split ``CRON_TZ=Europe/Paris 0 9 * * *`` into the expression and the zone; ``TZ=`` too if it is ``auto``."""
+def split_zone(expression: str, dialect: str) -> tuple[str, str | None]:
+    """Split ``CRON_TZ=Europe/Paris 0 9 * * *`` into the expression and the zone; ``TZ=`` too if it is ``auto``.
+
+    The zone is None if the text has none.
+    """
     prefixes = () if dialect == "posix" else _ZONE_PREFIXES if dialect == "auto" else _ZONE_PREFIXES[:1]
     prefix = next((prefix for prefix in prefixes if expression.startswith(prefix)), None)
     if prefix is None:
-        return expression, timezone
+        return expression, None
     name, _, text = expression.removeprefix(prefix).partition(" ")
     return text.lstrip(" \t"), name
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from chronos.core.schedule.dst import Oddity
     from chronos.core.schedule.schedule import Schedule
+    from chronos.core.schedule.surprises import Surprise
     from chronos.core.schedule.timezones import Zone
 
 # Copied from the core, so that --help does not import it. A test compares both.
@@ -174,6 +175,7 @@ def explain(expression: str, output: str, **options: Unpack[PreviewOptions]) -> 
     from chronos.core.calendar import SECOND_US, rfc3339
     from chronos.core.schedule.canonical import to_canonical
     from chronos.core.schedule.dst import find_oddities
+    from chronos.core.schedule.surprises import find_surprises
 
     preview = _preview(expression, options)
     zone = preview.schedule.zone
@@ -182,8 +184,9 @@ def explain(expression: str, output: str, **options: Unpack[PreviewOptions]) -> 
         emit(understood or expression)
         return
     changes = find_oddities(preview.schedule, preview.after_us, _one_year_after(preview.after_us))
+    surprises = find_surprises(preview.parsed, options["dialect"], preview.after_us)
     if output in ("table", "wide"):
-        _emit_explanation(preview, changes, understood=understood, wide=output == "wide")
+        _emit_explanation(preview, surprises, changes, understood=understood, wide=output == "wide")
         return
     runs = [{"utc": rfc3339(us), "local": _local_time(us, zone).isoformat()} for us in preview.runs_us]
     change_items = [
@@ -201,6 +204,7 @@ def explain(expression: str, output: str, **options: Unpack[PreviewOptions]) -> 
         "understood_as": understood,
         "timezone": zone.name,
         "next": runs,
+        "warnings": [{"kind": surprise.kind, "message": surprise.message} for surprise in surprises],
         "oddities": change_items,
     }
     print_value(explanation, output)
@@ -256,12 +260,16 @@ def _one_year_after(us: int) -> int:
     return day * DAY_S * SECOND_US + of_day_us
 
 
-def _emit_explanation(preview: _Preview, changes: "list[Oddity]", *, understood: str | None, wide: bool) -> None:
+def _emit_explanation(
+    preview: _Preview, surprises: "list[Surprise]", changes: "list[Oddity]", *, understood: str | None, wide: bool
+) -> None:
     from chronos.core.calendar import rfc3339
 
     emit(preview.parsed.describe(), bold=True)
     if understood:
         emit(f"understood as {understood}")
+    for surprise in surprises:
+        emit(surprise.message, mark="! ", fg="yellow")
     emit("")
     if preview.runs_us:
         _emit_runs(preview, wide=wide)

@@ -114,7 +114,7 @@ def _quoted_cron(sentence: Sentence) -> str:
         return text
     if not text.isascii() or "H" in text:
         raise sentence.error("cron", "has a quoted cron expression that cannot be read", "write it without the words")
-    return format_cron(parse_cron(text, dialect="seconds" if len(text.split()) == 6 else "standard"))
+    return format_cron(parse_cron(text, dialect="auto"))
 
 
 # --- intervals -----------------------------------------------------------------------------------------------------
