@@ -162,6 +162,7 @@ def test_explain_as_json() -> None:
             {"utc": "2027-03-27T01:30:00Z", "local": "2027-03-27T02:30:00+01:00"},
             {"utc": "2027-03-28T01:00:00Z", "local": "2027-03-28T03:00:00+02:00"},
         ],
+        "warnings": [],
         "oddities": [
             {
                 "kind": "moved",
@@ -303,3 +304,12 @@ def test_invalid_arguments_are_rejected(command: str, arguments: list[str], code
     assert result.stderr.startswith("✗ ")
     assert "Traceback" not in result.stderr
     assert all(char.isprintable() for char in result.stderr.replace("\n", ""))
+
+
+def test_explain_warns() -> None:
+    told = run("explain", "0 0 12 ? * 2-6", "--after", "2027-01-01", "--count", "1").stdout
+    assert '! weekday "2-6" means Tue to Sat here and Mon to Fri in Quartz' in told
+    union = run("explain", "*/90 * * * *; also @daily", "--end", "2020-01-01", "-o", "json").stdout
+    assert [one["kind"] for one in json.loads(union)["warnings"]] == ["step_beyond_field", "ended", "ended"]
+    quartz = run("explain", "0 0 12 ? * 2-6", "--dialect", "quartz", "-o", "json").stdout
+    assert (json.loads(quartz)["words"], json.loads(quartz)["warnings"]) == ("Weekdays at 12:00, UTC", [])
