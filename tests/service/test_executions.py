@@ -90,7 +90,7 @@ def test_invalid_trigger_arguments_are_rejected() -> None:
     async def case(world: World) -> None:
         await world.save()
         with pytest.raises(NotFound):
-            await world.runs.trigger("nobody")
+            await world.runs.trigger("missing")
         with pytest.raises(Invalid, match="in the future"):
             await world.runs.trigger("job", at_us=START_US + 1)
         with pytest.raises(Invalid, match="payload"):

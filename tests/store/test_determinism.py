@@ -113,8 +113,8 @@ class ConcurrentClients:
             AdmitRow(
                 *(gate.job, gate.version, gate.next_us, gate.next_us + SECOND),
                 scheduled_execution_id(gate.job, gate.next_us),
-                *(gate.next_us, self.dice.random() < 0.6, gate.careful),
-                *((self.dice.choice(KEYS), 1) if gate.careful else (None, 0)),
+                *(gate.next_us, self.dice.random() < 0.6, gate.needs_gate_lock),
+                *((self.dice.choice(KEYS), 1) if gate.needs_gate_lock else (None, 0)),
             )
             for gate in self.dice.sample(due, min(20, len(due)))
         )

@@ -72,7 +72,7 @@ class Racer:
             AdmitRow(
                 *(d.job, d.version, d.next_us, d.next_us + gap_us, scheduled_execution_id(d.job, d.next_us), d.next_us),
                 claim,
-                d.careful,
+                d.needs_gate_lock,
             )
             for d in due
         )

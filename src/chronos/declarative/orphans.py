@@ -12,7 +12,7 @@ from chronos.core.config import NOTHING_SET
 from chronos.core.node import Node
 from chronos.engine.event_bus import EventBus
 from chronos.engine.job_catalog import JobCatalog
-from chronos.engine.maintenance.takeover import decide_takeover
+from chronos.engine.maintenance.takeover_decision import decide_takeover
 from chronos.process_identity import has_ended, identify_this_process
 from chronos.store.commands import Reap
 from chronos.store.contract import Store

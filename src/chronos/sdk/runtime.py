@@ -188,7 +188,7 @@ class Runtime:
     async def count_running(self) -> int:
         """How many executions run on this node."""
         engine = None if self._opening is None else (await self._opening).engine
-        return 0 if engine is None else engine.busy
+        return 0 if engine is None else engine.running_count
 
     @property
     def options(self) -> EngineOptions:

@@ -176,9 +176,9 @@ class Server:
             self._clock,
             name_of=engine.job_name,
             per_job=self.config["metrics.per_job"],
-            silence_s=self._options.heartbeat_timeout_s,
+            heartbeat_timeout_s=self._options.heartbeat_timeout_s,
         )
-        engine.on_event(metrics.watch)
+        engine.on_event(metrics.count_event)
         store.on_commit(metrics.observe_commit)
         self._metrics = metrics
         return metrics
@@ -219,7 +219,7 @@ class Server:
             "schedules": self._roles.schedules,
             "works": self._roles.works,
             "slots": self._options.slots if self._roles.works else 0,
-            "executions_here": 0 if engine is None else engine.busy,
+            "executions_here": 0 if engine is None else engine.running_count,
             "jobs_held": held,
             "jobs_recovered": self.recovered,
             "jobs_failed_to_recover": broken,

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from msgspec import Struct
 from msgspec.structs import replace
 
+from chronos.core.admission_policy import GateSpec, build_gate_spec
 from chronos.core.calendar import DAY_S, SECOND_US, rfc3339
 from chronos.core.concurrency_key import find_key_gate, key_limit
 from chronos.core.config import EffectiveSettings, Settings, resolve_settings
 from chronos.core.job import Job, JobSpec, JobState, OutgoingSchedule, ScheduleSpec, Unreadable
 from chronos.core.lane import build_lane
 from chronos.core.planner import Activation, activate_schedule
-from chronos.core.policy import GateSpec, build_gate_spec
 from chronos.core.schedule.cron import CronRule
 from chronos.core.schedule.durations import format_duration
 from chronos.core.schedule.once import DelayRule, OnceRule

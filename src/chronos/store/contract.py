@@ -50,7 +50,7 @@ class DueGate(NamedTuple):
     next_us: int
     version: int
     lane: int
-    careful: bool  # admit under the gate's lock; pass it on as ``AdmitRow.careful``
+    needs_gate_lock: bool  # pass it on as ``AdmitRow.needs_gate_lock``
 
 
 class JobName(NamedTuple):

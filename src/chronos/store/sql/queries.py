@@ -141,7 +141,7 @@ class Queries(ABC):
     @read
     def due(self, until_us: int, limit: int) -> Steps[list[DueGate]]:
         rows = yield Query(self._due, (until_us, limit), standalone=True)
-        return [DueGate(job, next_us, version, lane, bool(careful)) for job, next_us, version, lane, careful in rows]
+        return [DueGate(job, next_us, version, lane, bool(locks)) for job, next_us, version, lane, locks in rows]
 
     @read
     def next_due_us(self) -> Steps[int | None]:

@@ -2,11 +2,11 @@
 
 import asyncio
 
+from chronos.core.admission_policy import AdmissionVerdict, admit
 from chronos.core.config import Overlap
 from chronos.core.execution import CancelRequest, Cause, Status
 from chronos.core.ids import key_gate_id, scheduled_execution_id
 from chronos.core.job import JobState
-from chronos.core.policy import AdmissionVerdict, admit
 from chronos.core.reasons import ReasonCode
 from chronos.store.commands import Admit
 from chronos.testing.conformance.fixture import SECOND, T0, StoreFixture, admit_row
@@ -41,16 +41,16 @@ async def case_the_cursor_moves_only_from_the_expected_instant(w: StoreFixture) 
 
 
 async def case_a_recorded_instant_is_not_admitted_again(w: StoreFixture) -> None:
-    for name, overlap in (("plain", Overlap.SKIP), ("careful", Overlap.REPLACE)):
-        careful = overlap is Overlap.REPLACE
+    for name, overlap in (("plain", Overlap.SKIP), ("replacing", Overlap.REPLACE)):
+        needs_gate_lock = overlap is Overlap.REPLACE
         await w.save(name, overlap=overlap)
-        [first] = await w.admit_next(name, careful=careful)
+        [first] = await w.admit_next(name, needs_gate_lock=needs_gate_lock)
         await w.settle(first)
         moved_back = await w.save(name, overlap=overlap, description="the clock went back", next_us=T0 + SECOND)
-        assert await w.admit_next(name, careful=careful) == []
+        assert await w.admit_next(name, needs_gate_lock=needs_gate_lock) == []
         job = await w.job(name)
         assert (job.id, job.next_us, job.state) == (moved_back.id, T0 + 2 * SECOND, JobState.ACTIVE)
-        [second] = await w.admit_next(name, careful=careful)
+        [second] = await w.admit_next(name, needs_gate_lock=needs_gate_lock)
         assert (await w.execution(second.id)).scheduled_us == T0 + 2 * SECOND
 
 
@@ -155,9 +155,9 @@ async def case_settle_hands_the_next_execution_to_the_same_node(w: StoreFixture)
 
 async def case_replace_cancels_the_running_execution_then_starts(w: StoreFixture) -> None:
     await w.save(overlap=Overlap.REPLACE)
-    [first] = await w.admit_next("job", careful=True)
-    [second] = await w.admit_next("job", careful=True)
-    [third] = await w.admit_next("job", careful=True)
+    [first] = await w.admit_next("job", needs_gate_lock=True)
+    [second] = await w.admit_next("job", needs_gate_lock=True)
+    [third] = await w.admit_next("job", needs_gate_lock=True)
     assert (first.status, second.status, third.status) == (Status.RUNNING, Status.QUEUED, Status.QUEUED)
     assert (await w.execution(first.id)).cancel is CancelRequest.REPLACED
     replaced = await w.execution(second.id)
@@ -170,19 +170,19 @@ async def case_replace_cancels_the_running_execution_then_starts(w: StoreFixture
 
 async def case_replace_cancels_an_execution_that_has_not_started(w: StoreFixture) -> None:
     await w.save(overlap=Overlap.REPLACE)
-    [first] = await w.admit_next("job", careful=True, claim=False)
-    [second] = await w.admit_next("job", careful=True, claim=False)
+    [first] = await w.admit_next("job", needs_gate_lock=True, claim=False)
+    [second] = await w.admit_next("job", needs_gate_lock=True, claim=False)
     assert await w.status(first.id) is Status.CANCELED
     assert second.status is Status.READY
 
 
-async def case_the_hot_statement_leaves_careful_gates_alone(w: StoreFixture) -> None:
+async def case_the_hot_statement_skips_gates_that_need_a_lock(w: StoreFixture) -> None:
     await w.save("replacing", overlap=Overlap.REPLACE)
     await w.save("keyed", overlap=Overlap.ALLOW, keyed=True)
     assert await w.admit_next("replacing") == []
     assert await w.admit_next("keyed") == []
     due = await w.store.due(w.now + SECOND, 10)
-    assert [d.careful for d in due] == [True, True]
+    assert [d.needs_gate_lock for d in due] == [True, True]
 
 
 async def case_keys_share_a_limit_across_jobs(w: StoreFixture) -> None:
@@ -193,7 +193,7 @@ async def case_keys_share_a_limit_across_jobs(w: StoreFixture) -> None:
     for name in ("a", "b", "a"):
         job = await w.job(name)
         assert job.next_us is not None
-        row = admit_row(job, job.next_us, job.next_us + SECOND, careful=True)._replace(key=key, key_limit=1)
+        row = admit_row(job, job.next_us, job.next_us + SECOND, needs_gate_lock=True)._replace(key=key, key_limit=1)
         [run] = await w.store.apply(Admit(rows=(row,), node=w.node, now_us=w.tick(), request=w.request()))
         runs.append(run)
     assert [run.status for run in runs] == [Status.RUNNING, Status.QUEUED, Status.QUEUED]

@@ -24,10 +24,10 @@ async def _admit(w: StoreFixture, *rows: AdmitRow, request: bytes | None = None)
     )
 
 
-async def _build_careful_row(w: StoreFixture, name: str, **changes: Any) -> AdmitRow:
+async def _build_locked_row(w: StoreFixture, name: str, **changes: Any) -> AdmitRow:
     job = await w.job(name)
     assert job.next_us is not None
-    return admit_row(job, job.next_us, job.next_us + SECOND, careful=True)._replace(**changes)
+    return admit_row(job, job.next_us, job.next_us + SECOND, needs_gate_lock=True)._replace(**changes)
 
 
 def _build_recover(job: Job, *, missed: int = 0, runs: int = 1, **options: Any) -> Recover:
@@ -68,18 +68,18 @@ async def _recover(w: StoreFixture, *gaps: Recover) -> list[list[Status]]:
     return [[run.status for run in admitted] for admitted in results]
 
 
-async def case_careful_rows_of_one_command_are_independent(w: StoreFixture) -> None:
+async def case_rows_under_locks_of_one_command_are_independent(w: StoreFixture) -> None:
     """The jobs have a ready, running, queued or no execution; one row is stale."""
     names = ("empty", "ready", "running", "queued", "stale")
     for name in names:
         await w.save(name, overlap=Overlap.REPLACE)
     await w.save("follower", after=(UpstreamJob(job="ready"),))
-    [ready] = await w.admit_next("ready", careful=True, claim=False)
-    [running] = await w.admit_next("running", careful=True)
-    [before_queued] = await w.admit_next("queued", careful=True)
-    [queued] = await w.admit_next("queued", careful=True)
-    stale = await _build_careful_row(w, "stale", version=7)
-    rows = [await _build_careful_row(w, name) for name in names[:-1]]
+    [ready] = await w.admit_next("ready", needs_gate_lock=True, claim=False)
+    [running] = await w.admit_next("running", needs_gate_lock=True)
+    [before_queued] = await w.admit_next("queued", needs_gate_lock=True)
+    [queued] = await w.admit_next("queued", needs_gate_lock=True)
+    stale = await _build_locked_row(w, "stale", version=7)
+    rows = [await _build_locked_row(w, name) for name in names[:-1]]
     statuses = {run.job: run.status for run in await _admit(w, *rows, stale)}
     assert [statuses.get(row.job) for row in (*rows, stale)] == [
         *(Status.RUNNING, Status.RUNNING, Status.QUEUED, Status.QUEUED, None)
@@ -91,7 +91,7 @@ async def case_careful_rows_of_one_command_are_independent(w: StoreFixture) -> N
     assert [(await w.job(name)).next_us for name in names[:4]] == [T0 + s * SECOND for s in (2, 3, 3, 4)]
 
 
-async def case_careful_rows_of_one_job_are_admitted_in_order(w: StoreFixture) -> None:
+async def case_rows_under_locks_of_one_job_are_admitted_in_order(w: StoreFixture) -> None:
     await w.save(overlap=Overlap.REPLACE)
     await w.save("claimed", overlap=Overlap.REPLACE)
     for name, claim, expected in (
@@ -99,18 +99,21 @@ async def case_careful_rows_of_one_job_are_admitted_in_order(w: StoreFixture) ->
         ("claimed", True, [Status.RUNNING, Status.CANCELED, Status.QUEUED]),
     ):
         job = await w.job(name)
-        rows = [admit_row(job, T0 + s * SECOND, T0 + (s + 1) * SECOND, claim=claim, careful=True) for s in range(1, 4)]
+        rows = [
+            admit_row(job, T0 + s * SECOND, T0 + (s + 1) * SECOND, claim=claim, needs_gate_lock=True)
+            for s in range(1, 4)
+        ]
         assert len(await _admit(w, *rows)) == 3
         assert [await w.status(row.id) for row in rows] == expected
         assert ((await w.execution(rows[0].id)).cancel is CancelRequest.REPLACED) is claim
         assert (await w.job(name)).next_us == T0 + 4 * SECOND
 
 
-async def case_careful_rows_share_a_key(w: StoreFixture) -> None:
+async def case_rows_under_locks_share_a_key(w: StoreFixture) -> None:
     names = [f"job-{n}" for n in range(4)]
     for name in names:
         await w.save(name, overlap=Overlap.ALLOW, keyed=True)
-    rows = [await _build_careful_row(w, name, key=KEY, key_limit=2) for name in names]
+    rows = [await _build_locked_row(w, name, key=KEY, key_limit=2) for name in names]
     admitted = await _admit(w, *rows)
     assert sorted(one.status for one in admitted) == [Status.QUEUED, Status.QUEUED, Status.RUNNING, Status.RUNNING]
     await w.settle(*(one for one in admitted if one.status is Status.RUNNING))
@@ -118,11 +121,11 @@ async def case_careful_rows_share_a_key(w: StoreFixture) -> None:
     assert len(await w.claim()) == 2
 
 
-async def case_repeated_careful_rows_change_nothing(w: StoreFixture) -> None:
+async def case_repeated_rows_under_locks_change_nothing(w: StoreFixture) -> None:
     names = [f"job-{n}" for n in range(3)]
     for name in names:
         await w.save(name, overlap=Overlap.REPLACE)
-    rows = [await _build_careful_row(w, name) for name in names]
+    rows = [await _build_locked_row(w, name) for name in names]
     request = w.request()
     first = await _admit(w, *rows, request=request)
     assert len(first) == 3
@@ -138,7 +141,7 @@ async def case_concurrent_gaps_are_recovered_independently(w: StoreFixture) -> N
     for name in ("fine", "stale", "missed", "full", "whole"):
         await w.save(name, overlap=Overlap.QUEUE, queue_max=1)
     await w.save("replacing", overlap=Overlap.REPLACE)
-    [waiting] = await w.admit_next("replacing", careful=True, claim=False)
+    [waiting] = await w.admit_next("replacing", needs_gate_lock=True, claim=False)
     jobs = {name: await w.job(name) for name in ("fine", "stale", "missed", "full", "whole", "replacing")}
     gaps = [
         _build_recover(jobs["fine"], missed=2),

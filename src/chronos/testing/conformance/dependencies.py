@@ -173,8 +173,8 @@ async def case_the_outbox_has_replaced_but_not_skipped_executions(w: StoreFixtur
     await w.settle(first)
     await w.save("up", overlap=Overlap.REPLACE, description="changed", next_us=w.now)
     assert len(await _take_ended_from_outbox(w)) == 1
-    [waiting] = await w.admit_next("up", careful=True, claim=False)
-    await w.admit_next("up", careful=True, claim=False)
+    [waiting] = await w.admit_next("up", needs_gate_lock=True, claim=False)
+    await w.admit_next("up", needs_gate_lock=True, claim=False)
     assert await _take_ended_from_outbox(w) == [(waiting.id.hex(), Status.CANCELED)]
 
 

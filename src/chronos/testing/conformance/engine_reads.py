@@ -97,8 +97,8 @@ async def case_an_execution_carries_the_last_run_of_its_job(w: StoreFixture) -> 
     await w.settle(fourth)
     await w.backfill(saved.id, T0 - SECOND)
     await w.settle(*await w.claim())
-    [careful] = await w.admit_next("job", careful=True)
-    assert careful.last_run_us == T0 + 4 * SECOND
+    [replacing] = await w.admit_next("job", needs_gate_lock=True)
+    assert replacing.last_run_us == T0 + 4 * SECOND
 
 
 async def case_executions_of_one_batch_carry_the_last_run_of_their_jobs(w: StoreFixture) -> None:

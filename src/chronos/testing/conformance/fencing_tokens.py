@@ -85,7 +85,7 @@ async def case_tokens_grow_with_every_claim(w: StoreFixture) -> None:
 async def case_tokens_grow_after_an_often_claimed_execution_is_canceled(w: StoreFixture) -> None:
     for name, overlap in (("queue", Overlap.QUEUE), ("replace", Overlap.REPLACE)):
         job = (await w.save(name, overlap=overlap)).id
-        started: list[Run] = [*await w.admit_next(name, careful=overlap is Overlap.REPLACE)]
+        started: list[Run] = [*await w.admit_next(name, needs_gate_lock=overlap is Overlap.REPLACE)]
         for _ in range(_CLAIMS):
             started.append(await _claim_next_attempt(w, started[-1]))
         last = started[-1]

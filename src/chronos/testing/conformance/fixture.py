@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from chronos.core.admission_policy import GateSpec
 from chronos.core.config import Overlap
 from chronos.core.execution import AttemptStatus, Cause, Execution, Status
 from chronos.core.ids import key_gate_id, requested_execution_id, scheduled_execution_id
 from chronos.core.job import Job, JobSpec, JobState, ScheduleSpec, Target, Task
-from chronos.core.policy import GateSpec
 from chronos.core.reasons import ReasonCode
 from chronos.store.commands import (
     Admit,
@@ -97,7 +97,12 @@ class StoreFixture:
         return job
 
     async def admit_next(
-        self, *names: str, claim: bool = True, last: bool = False, careful: bool = False, request: bytes | None = None
+        self,
+        *names: str,
+        claim: bool = True,
+        last: bool = False,
+        needs_gate_lock: bool = False,
+        request: bytes | None = None,
     ) -> list[Admitted]:
         """Admit the next instant of each job. The instant after it is one second later."""
         rows = []
@@ -105,7 +110,7 @@ class StoreFixture:
             job = await self.job(name)
             assert job.next_us is not None, f"{name} has no next instant"
             following = None if last else job.next_us + SECOND
-            rows.append(admit_row(job, job.next_us, following, claim=claim, careful=careful))
+            rows.append(admit_row(job, job.next_us, following, claim=claim, needs_gate_lock=needs_gate_lock))
             self.now = max(self.now, job.next_us)
         return await self.store.apply(
             Admit(rows=tuple(rows), node=self.node, now_us=self.now, request=request or self.request())
@@ -184,11 +189,11 @@ class StoreFixture:
 
 
 def admit_row(
-    job: Job, scheduled_us: int, next_us: int | None, *, claim: bool = True, careful: bool = False
+    job: Job, scheduled_us: int, next_us: int | None, *, claim: bool = True, needs_gate_lock: bool = False
 ) -> AdmitRow:
     """Build the admission of one instant of a job."""
     execution = scheduled_execution_id(job.id, scheduled_us)
-    return AdmitRow(job.id, job.version, scheduled_us, next_us, execution, scheduled_us, claim, careful)
+    return AdmitRow(job.id, job.version, scheduled_us, next_us, execution, scheduled_us, claim, needs_gate_lock)
 
 
 def ended_attempt(

@@ -97,9 +97,9 @@ async def case_ready_work_gives_a_hint(w: StoreFixture) -> None:
 async def case_a_cancel_request_gives_a_hint(w: StoreFixture) -> None:
     await w.save(overlap=Overlap.REPLACE)
     hints = _ReceivedHints(w)
-    [run] = await w.admit_next("job", careful=True)
+    [run] = await w.admit_next("job", needs_gate_lock=True)
     assert hints.take() == Hint(0)
-    await w.admit_next("job", careful=True)
+    await w.admit_next("job", needs_gate_lock=True)
     assert Hint.CANCEL in hints.take(), "the first execution should stop"
     await w.save("other")
     hints.take()

@@ -1,9 +1,9 @@
 """Paused jobs: which executions are held and which still run. Held executions do not block others."""
 
+from chronos.core.admission_policy import is_held
 from chronos.core.config import Overlap
 from chronos.core.execution import Cause, Status
 from chronos.core.job import JobState
-from chronos.core.policy import is_held
 from chronos.errors import QueueFull
 from chronos.store.commands import CancelExecution, DeleteJob, Release, ReleaseRow
 from chronos.store.contract import Hint
@@ -65,7 +65,9 @@ async def case_only_earlier_and_automatic_executions_are_held(w: StoreFixture) -
         during.append((await w.trigger(saved.id, cause=cause)).id)
     started = set(await _claim_ids(w))
     for ids, is_before in ((before, True), (during, False)):
-        assert [id_ in started for id_ in ids] == [not is_held(cause, before=is_before) for cause in REQUESTED_CAUSES]
+        assert [id_ in started for id_ in ids] == [
+            not is_held(cause, admitted_before_pause=is_before) for cause in REQUESTED_CAUSES
+        ]
     await w.set_state(saved.id, JobState.ACTIVE)
     assert started | set(await _claim_ids(w)) == {*before, *during}
 
@@ -101,7 +103,7 @@ async def case_dependency_runs_of_a_paused_job_are_queued(w: StoreFixture) -> No
 
 async def case_a_held_execution_replaces_only_held_ones(w: StoreFixture) -> None:
     saved = await w.save(overlap=Overlap.REPLACE)
-    [run] = await w.admit_next("job", careful=True)
+    [run] = await w.admit_next("job", needs_gate_lock=True)
     await w.set_state(saved.id, JobState.PAUSED)
     w.tick()
     first = await w.trigger(saved.id, cause=Cause.DEPENDENCY)

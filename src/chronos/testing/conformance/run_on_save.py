@@ -70,7 +70,7 @@ async def case_each_version_runs_once_and_an_unchanged_save_does_not(w: StoreFix
 
 async def case_a_run_on_save_follows_the_overlap_policy(w: StoreFixture) -> None:
     await w.save("job", overlap=Overlap.REPLACE, queue_max=1)
-    [running] = await w.admit_next("job", careful=True)
+    [running] = await w.admit_next("job", needs_gate_lock=True)
     hints: list[Hint] = []
     w.store.on_hint(hints.append)
     w.tick()

@@ -58,7 +58,7 @@ async def case_tasks_end_with_a_waiting_execution_that_is_canceled(w: StoreFixtu
 
 async def case_tasks_end_with_a_waiting_execution_that_is_replaced(w: StoreFixture) -> None:
     job = (await w.save(overlap=Overlap.REPLACE)).id
-    [run] = await w.admit_next("job", careful=True)
+    [run] = await w.admit_next("job", needs_gate_lock=True)
     await _suspend(w, run)
     await w.trigger(job)
     await _assert_tasks_ended(w, run.id, ReasonCode.REPLACED)

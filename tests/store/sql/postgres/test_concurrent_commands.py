@@ -102,7 +102,12 @@ class Node:
         rows = tuple(
             AdmitRow(
                 *(d.job, d.version, d.next_us, d.next_us + SECOND, scheduled_execution_id(d.job, d.next_us), d.next_us),
-                *(self._random.random() < 0.5, d.careful, self._random.choice(KEYS) if d.careful else None, 1),
+                *(
+                    self._random.random() < 0.5,
+                    d.needs_gate_lock,
+                    self._random.choice(KEYS) if d.needs_gate_lock else None,
+                    1,
+                ),
             )
             for d in due
             if self._random.random() < 0.7

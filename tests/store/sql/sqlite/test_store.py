@@ -190,10 +190,12 @@ def test_a_resent_request_returns_what_the_first_one_did(tmp_path: Path, applied
     async def check(store: SqliteStore) -> None:
         world = StoreFixture(store)
         rows = []
-        for name, overlap in (("plain", Overlap.SKIP), ("careful", Overlap.REPLACE)):
+        for name, overlap in (("plain", Overlap.SKIP), ("replacing", Overlap.REPLACE)):
             await world.save(name, overlap=overlap)
-            careful = overlap is Overlap.REPLACE
-            rows.append(admit_row(await world.job(name), T0 + SECOND, None, claim=False, careful=careful))
+            needs_gate_lock = overlap is Overlap.REPLACE
+            rows.append(
+                admit_row(await world.job(name), T0 + SECOND, None, claim=False, needs_gate_lock=needs_gate_lock)
+            )
         admit = Admit(rows=tuple(rows), node=world.node, now_us=T0 + SECOND, request=b"a" * 16)
         admitted = await twice(store, admit)
         assert {one.id for one in admitted} == {row.id for row in rows}

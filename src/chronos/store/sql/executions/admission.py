@@ -1,4 +1,4 @@
-"""Admission under locked gates, decided in memory by ``core.policy``.
+"""Admission under locked gates, decided in memory by ``core.admission_policy``.
 
 For everything that the hot path does not handle: requested and recovered executions, ``replace``, concurrency keys.
 """

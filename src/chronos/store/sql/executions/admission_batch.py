@@ -1,6 +1,6 @@
 """A batch of admissions in memory: what was read under locked gates, and the decisions to write.
 
-    read for all gates ─► decide run by run (``core.policy``) ─► write for all gates
+    read for all gates ─► decide run by run (``core.admission_policy``) ─► write for all gates
 
 So hundreds of jobs take as many statements as one. Each run is decided as if the runs before it were already written.
 """
@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, field
 
+from chronos.core.admission_policy import PRIORITY_STEP_US, AdmissionVerdict, admit, is_held
 from chronos.core.config import Overlap
 from chronos.core.execution import Cause, Status
 from chronos.core.fencing_token import first_token, next_claim_token
 from chronos.core.job import JobState
-from chronos.core.policy import PRIORITY_STEP_US, AdmissionVerdict, admit, is_held
 from chronos.core.reasons import ReasonCode
 from chronos.store.commands import Admitted, RunRow
 from chronos.store.sql.executions.gates import Gate, KeyGate, OpenExecution, count_out, skip_used_turns
@@ -71,7 +71,7 @@ class AdmissionBatch:
             scheduled = run.cause in (Cause.SCHEDULE, Cause.RECOVERY)
             if run.id in self.known or (scheduled and run.scheduled_us <= gate.done_us):
                 continue
-            held = gate.state == JobState.PAUSED and is_held(run.cause, before=False)
+            held = gate.state == JobState.PAUSED and is_held(run.cause, admitted_before_pause=False)
             if gate.overlap is Overlap.REPLACE and gate.active + gate.queued > 0:
                 self._replace(gate, held=held)
             key = self.keys.get(run.key) if run.key is not None else None

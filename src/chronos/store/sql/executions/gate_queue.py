@@ -4,10 +4,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from heapq import merge
 from typing import Any
 
+from chronos.core.admission_policy import is_held
 from chronos.core.execution import CancelRequest, Cause, Status
 from chronos.core.execution_detail import GROUP_JSON_KEY, close_detail
 from chronos.core.fencing_token import first_token, next_claim_token
-from chronos.core.policy import is_held
 from chronos.core.reasons import ReasonCode
 from chronos.store.commands import Claimed
 from chronos.store.sql.append_only import AppendOnlyTables
@@ -82,7 +82,7 @@ class GateQueue(GateRows):
             select id, key from active where job = $1 and status = {int(Status.READY)}
             order by scheduled_us desc, id desc limit $2 {d.lock()}"""
         self._requeue = f"update active set status = {int(Status.QUEUED)} where {d.one_of('id', 1)}"
-        stopped = ", ".join(str(int(cause)) for cause in Cause if is_held(cause, before=True))
+        stopped = ", ".join(str(int(cause)) for cause in Cause if is_held(cause, admitted_before_pause=True))
         unstarted = f"{d.one_of('job', 1)} and started_us is null and cause in ({stopped})"
         self._hold_ready = f"""
             update active set held = 1, status = {int(Status.QUEUED)}

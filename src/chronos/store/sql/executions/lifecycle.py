@@ -87,19 +87,19 @@ class LifecycleHandler:
     # --- admission
 
     def admit(self, command: Admit, *, resent: bool) -> Steps[list[Admitted]]:
-        """See ``Admit``. ``careful`` rows are admitted under locks, the others by the hot path."""
+        """See ``Admit``. Rows with ``needs_gate_lock`` are admitted under locks, the others by the hot path."""
         rows: Sequence[AdmitRow] = command.rows
         before: list[Admitted] = []
         if resent:
             before = yield from self._admission.admitted_before(command.request, command.node, rows)
             known = {answer.id for answer in before}
             rows = [row for row in rows if row.id not in known]
-        careful = [row for row in rows if row.careful]
-        plain = [row for row in rows if not row.careful] if careful else rows
+        locked = [row for row in rows if row.needs_gate_lock]
+        plain = [row for row in rows if not row.needs_gate_lock] if locked else rows
         answers: list[Admitted] = []
-        if careful:  # first, because they wait for their gates: a transaction must not wait while it holds locks
+        if locked:  # first, because they wait for their gates: a transaction must not wait while it holds locks
             answers += yield from self._admission.admit_under_locks(
-                careful, node=command.node, now_us=command.now_us, request=command.request
+                locked, node=command.node, now_us=command.now_us, request=command.request
             )
         if plain:
             answers += yield from self._hot.admit(command, plain)

@@ -49,7 +49,7 @@ class HotPath(Protocol):
     """Admit, claim and settle, which each engine implements for speed."""
 
     def admit(self, command: Admit, rows: Sequence[AdmitRow]) -> Steps[list[Admitted]]:
-        """Admit rows of the command that are not ``careful``."""
+        """Admit rows of the command without ``needs_gate_lock``."""
 
     def claim(self, command: Claim) -> Steps[list[Claimed]]:
         """Claim from ``lanes``."""

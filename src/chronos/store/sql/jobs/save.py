@@ -3,12 +3,12 @@
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
+from chronos.core.admission_policy import PRIORITY_STEP_US
 from chronos.core.config import Overlap
 from chronos.core.execution import CancelRequest, Cause, Status
 from chronos.core.ids import requested_execution_id
 from chronos.core.job import JobState, Unreadable
 from chronos.core.node import Actor
-from chronos.core.policy import PRIORITY_STEP_US
 from chronos.core.reasons import ReasonCode
 from chronos.errors import Conflict, Invalid, QueueFull
 from chronos.store.commands import NEW, DeleteJob, JobRow, RunOnSave, RunRow, Saved, SaveJobs

@@ -61,7 +61,7 @@ class PostgresHotPath:
         )
 
     def admit(self, command: Admit, rows: Sequence[AdmitRow]) -> Steps[list[Admitted]]:
-        """Admit the rows that are not ``careful``."""
+        """Admit the rows without ``needs_gate_lock``."""
         args = (command.node, command.now_us, command.request)
         standalone = len(rows) == len(command.rows) and all(row.next_us is not None for row in rows)
         decided = yield Query(self._admit, args, to_admit_rows(rows), standalone=standalone)

@@ -75,7 +75,7 @@ def list_awaited_gates(command: Command[Any]) -> list[bytes]:
     if isinstance(command, Settle | Reap):
         return [row.job for row in command.rows]
     if isinstance(command, Admit):
-        return [row.job for row in command.rows if row.careful]
+        return [row.job for row in command.rows if row.needs_gate_lock]
     if isinstance(command, SaveJobs):
         return [row.job for row in command.delete]
     return []

@@ -302,8 +302,8 @@ async def _was_committed(connection: Connection, committing: _CommitInFlight) ->
 def _list_gates_to_lock(commands: Sequence[Command[Any]]) -> list[bytes]:
     """Return the gates to lock first: those of all commands, if one would wait while an earlier one holds locks.
 
-    So a batch locks gates in order, as a single command does. Admissions that are not ``careful`` hold locks, but never
-    wait for one.
+    So a batch locks gates in order, as a single command does. Admissions without ``needs_gate_lock`` hold locks, but
+    never wait for one.
     """
     awaited = [list_awaited_gates(command) for command in commands]
     holding = [bool(jobs) or isinstance(command, Admit) for command, jobs in zip(commands, awaited, strict=True)]
