@@ -287,7 +287,7 @@ def _detect_dialect(text: str) -> str:
 def split_zone(expression: str, dialect: str) -> tuple[str, str | None]:
     """Split ``CRON_TZ=Europe/Paris 0 9 * * *`` into the expression and the zone; ``TZ=`` too if it is ``auto``.
 
-    The zone is None if the text has none.
+    Without a prefix, the zone is None.
     """
     prefixes = () if dialect == "posix" else _ZONE_PREFIXES if dialect == "auto" else _ZONE_PREFIXES[:1]
     prefix = next((prefix for prefix in prefixes if expression.startswith(prefix)), None)

@@ -24,7 +24,7 @@ _WEEKDAY_NUMBER = re.compile(r"(?:^|[,-])\d")
 
 
 class SurpriseKind(StrEnum):
-    """What may surprise."""
+    """The kind of a surprise, as clients see it."""
 
     QUARTZ_WEEKDAYS = "quartz_weekdays"  # numbers that Quartz counts from 1 for Sunday
     STEP_BEYOND_FIELD = "step_beyond_field"  # a step that leaves a single value
