@@ -16,6 +16,7 @@ from chronos.core.config import Settings
 from chronos.core.ids import job_id, job_ids
 from chronos.core.job import DEFAULT_NAMESPACE, Job, JobState
 from chronos.core.node import Actor
+from chronos.core.schedule.surprises import Surprise, find_surprises
 from chronos.core.schedule_change import MAX_COMPARED, ScheduleDiff
 from chronos.errors import ChronosError, Conflict, Invalid, NotFound, QueueFull
 from chronos.service.cooperative import TimeSlicer
@@ -46,6 +47,7 @@ class SavedJob(Struct, frozen=True, kw_only=True, gc=False):
     state: JobState
     next_us: int | None
     diff: ScheduleDiff | None = None  # of the upcoming runs, if the schedule changed
+    warnings: tuple[Surprise, ...] = ()  # what may surprise in the schedule
     job: Job | None = None  # the new job, if it was created by itself
 
 
@@ -228,7 +230,7 @@ class JobSaver:
                 raise
             pruned = await self._list_jobs_to_prune(drafts, change)
             if change.dry_run:
-                return await self._slicer.map(plans, _to_planned_job), pruned
+                return await self._slicer.map(plans, partial(_to_planned_job, now_us=now_us)), pruned
             try:
                 saved = await self._write(plans, pruned, now_us, change)
             except (Conflict, NotFound):
@@ -272,7 +274,7 @@ class JobSaver:
 
         def saved(plan: SavePlan) -> SavedJob:
             return (
-                _to_planned_job(plan)
+                _to_planned_job(plan, now_us=now_us)
                 if plan.row is None
                 else _to_saved_job(plan, next(saved_rows), now_us, is_single=is_single)
             )
@@ -352,6 +354,7 @@ def _to_saved_job(plan: SavePlan, saved_row: Saved, now_us: int, *, is_single: b
         state=plan.state,
         next_us=plan.next_us,
         diff=plan.diff,
+        warnings=_find_warnings(plan.draft, now_us),
         job=_to_created_job(plan, saved_row, now_us) if is_single and saved_row.created else None,
     )
 
@@ -374,7 +377,7 @@ def _to_created_job(plan: SavePlan, saved_row: Saved, now_us: int) -> Job | None
     )
 
 
-def _to_planned_job(plan: SavePlan) -> SavedJob:
+def _to_planned_job(plan: SavePlan, *, now_us: int) -> SavedJob:
     existing, changed = plan.existing, plan.row is not None
     # Only the store knows whether a name was used before; this id assumes that it was not.
     return SavedJob(
@@ -387,4 +390,10 @@ def _to_planned_job(plan: SavePlan) -> SavedJob:
         state=plan.state,
         next_us=plan.next_us,
         diff=plan.diff,
+        warnings=_find_warnings(plan.draft, now_us),
     )
+
+
+def _find_warnings(draft: Draft, now_us: int) -> tuple[Surprise, ...]:
+    spec, schedule = draft.spec.schedule, draft.schedule
+    return () if spec is None or schedule is None else tuple(find_surprises(schedule, spec.dialect, now_us))

@@ -320,7 +320,7 @@ def _with_anchor(spec: JobSpec, written_schedule: Schedule, schedule: Schedule) 
         or schedule.anchored is written_schedule.anchored
     ):
         return spec
-    return replace(spec, schedule=replace(stored_schedule, start_us=schedule.start_us))
+    return replace(spec, schedule=replace(stored_schedule, start_us=schedule.anchor_us))
 
 
 def _same_schedule(draft: Draft, existing: Job, now_us: int) -> bool:
@@ -338,9 +338,11 @@ def _reject_past_instant(
     draft: Draft, schedule: Schedule, next_us: int | None, effective: EffectiveSettings, now_us: int
 ) -> None:
     """Reject a one-time job whose instant has passed: it would never run."""
-    if next_us is not None or not isinstance(schedule.rule, OnceRule | DelayRule):
+    rules = [member.rule for member in schedule.members]
+    if next_us is not None or not all(isinstance(rule, OnceRule | DelayRule) for rule in rules):
         return
-    at = f"{rfc3339(schedule.rule.at_us)} " if isinstance(schedule.rule, OnceRule) else ""
+    at_us = max((rule.at_us for rule in rules if isinstance(rule, OnceRule)), default=None)
+    at = "" if at_us is None else f"{rfc3339(at_us)} "
     limit = format_duration(effective.recovery_after_us, exact=True)
     reason = f"{at}is in the past by more than {limit} (recovery.after); it is now {rfc3339(now_us)}"
     raise InvalidJob([Problem(draft.schedule_pointer, reason)], name=draft.name)

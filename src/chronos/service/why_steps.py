@@ -364,7 +364,7 @@ def explain_unscheduled(spec: JobSpec, name: str, version: int, at_us: int, time
     if following_us == at_us:
         return None
     schedule = spec.schedule.parse(name)
-    if replace(schedule, exclude=NO_EXCLUSIONS).next_us(at_us - 1) == at_us:
+    if any(replace(one, exclude=NO_EXCLUSIONS).next_us(at_us - 1) == at_us for one in schedule.members):
         sentence = "Excluded from the schedule by " + ", ".join(spec.schedule.exclude) + "."
     else:
         following = (

@@ -256,7 +256,7 @@ def test_tasks_hooks_and_the_rest() -> None:
         ({"name": 7}, "/name", "must be text"),
         ({"namespace": "-"}, "/namespace", "is not a valid name"),
         ({"schedule": "0 25 * * *"}, "/schedule", 'cron field "hour"'),
-        ({"schedule": 7}, "/schedule", "must be text or an object"),
+        ({"schedule": 7}, "/schedule", "must be text, a list of texts, or an object"),
         ({"schedule": {}}, "/schedule", "has no schedule"),
         ({"schedule": {"cron": "every day"}}, "/schedule/cron", ""),
         ({"schedule": {"cron": "P1D"}}, "/schedule/cron", ""),

@@ -70,6 +70,7 @@ _READ_ONLY_FIELDS = frozenset(
         "paused_at",
         "error",
         "diff",
+        "warnings",
     )
 )
 #: Fields that few jobs set.

@@ -210,3 +210,11 @@ def test_unsupported_fields_are_rejected_with_a_message(served: Served, field: s
     refused = served.ctl("jobs", "apply", "-f", "-", input=job, code=1)
     assert message in refused.stderr
     assert served.rest("/jobs")["items"] == []
+
+
+def test_applying_warns_about_schedules(served: Served) -> None:
+    text = "name: hello\nschedule: |\n  */90 * * * *\nend: 2001-01-01 09:00\ncommand: {argv: [echo]}\n"
+    applied = served.ctl("jobs", "apply", "-f", "-", input=text)
+    assert '    ! minute "*/90" has a step beyond its range' in applied.stderr
+    assert "    ! its end, 2001-01-01T09:00:00Z, is in the past" in applied.stderr
+    assert served.rest("/jobs/hello")["schedule"] == "*/90 * * * *"

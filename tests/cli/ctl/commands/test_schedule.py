@@ -270,7 +270,7 @@ BAD = [
     (["0 9 * * *", "--exclude", "2027-02-30"], 1, "✗ "),
     (["0 9 * * *", "--exclude", "* * * * *"], 1, "its exclusions leave no run"),
     (["0 9 * * *", "--dst", "maybe"], 2, "✗ Invalid value for '--dst'"),
-    (["0 9 * * *", "--dialect", "quartz"], 2, "✗ Invalid value for '--dialect'"),
+    (["0 9 * * *", "--dialect", "cronexpr"], 2, "✗ Invalid value for '--dialect'"),
     (["0 9 * * *", "--count", "0"], 2, "✗ Invalid value for '--count'"),
     (["0 9 * * *", "--count", "-1"], 2, "✗ Invalid value for '--count'"),
     (["0 9 * * *", "--count", "10001"], 2, "✗ Invalid value for '--count'"),
@@ -306,3 +306,12 @@ def test_invalid_arguments_are_rejected(command: str, arguments: list[str], code
     assert result.stderr.startswith("✗ ")
     assert "Traceback" not in result.stderr
     assert all(char.isprintable() for char in result.stderr.replace("\n", ""))
+
+
+def test_explain_warns() -> None:
+    told = run("explain", "0 0 12 ? * 2-6", "--after", "2027-01-01", "--count", "1").stdout
+    assert '! weekday "2-6" means Tue to Sat here and Mon to Fri in Quartz' in told
+    union = run("explain", "*/90 * * * *; also @daily", "--end", "2020-01-01", "-o", "json").stdout
+    assert [one["kind"] for one in json.loads(union)["warnings"]] == ["step_beyond_field", "ended", "ended"]
+    quartz = run("explain", "0 0 12 ? * 2-6", "--dialect", "quartz", "-o", "json").stdout
+    assert (json.loads(quartz)["words"], json.loads(quartz)["warnings"]) == ("Weekdays at 12:00, UTC", [])

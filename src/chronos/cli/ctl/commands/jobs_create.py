@@ -20,15 +20,17 @@ _SCHEDULE_OPTIONS = ("cron", "every", "at", "in", "schedule", "now")
 @jobs.command(short_help="Create a job.", context_settings={"ignore_unknown_options": False})
 @click.argument("name", metavar="NAME")
 @click.argument("argv", nargs=-1, metavar="[-- ARGV...]")
-@click.option("--cron", metavar="E", help="Run by a cron expression.")
+@click.option("--cron", multiple=True, metavar="E", help="Run by a cron expression; by several if repeated.")
 @click.option("--every", metavar="D", help="Run at an interval, such as 90s.")
 @click.option("--at", metavar="T", help="Run once, at an instant.")
 @click.option("--in", "in_", metavar="D", help="Run once, after a duration.")
 @click.option("--now", is_flag=True, help="Run once, now.")
 @click.option(
     "--schedule",
+    multiple=True,
     metavar="TEXT",
-    help='Run by any schedule, such as "every day at 9am", or "manual" to run only when triggered.',
+    help='Run by any schedule, such as "every day at 9am", by several if repeated, or "manual" to run only when '
+    "triggered.",
 )
 @click.option(
     "--timezone",
@@ -100,10 +102,11 @@ def _explain(client: "ApiClient", job: dict[str, Any]) -> None:
         preview = client.call("POST", "schedule", "preview", body=request).value
     except click.ClickException:  # the job exists; only the explanation is missing
         return
-    if isinstance(job["schedule"], str) and preview.get("understood_as"):
+    if not isinstance(job["schedule"], dict) and preview.get("understood_as"):
         note(f"understood as {preview['understood_as']}, {preview['timezone']}")
     for warning in preview["warnings"]:
-        note(f"! {warning['message']}")
+        if "at" in warning:  # of a clock change; the others come with the job
+            note(f"! {warning['message']}")
 
 
 def _build_job(name: str, options: dict[str, Any]) -> dict[str, Any]:
@@ -132,9 +135,12 @@ def _build_schedule(options: dict[str, Any]) -> Any:
         )
         raise click.UsageError(f"{problem}; give one of --cron, --every, --at, --in, --now, --schedule")
     [kind] = kinds
+    value = values[kind]
+    if isinstance(value, tuple):  # an option that may be repeated
+        value = value[0] if len(value) == 1 else list(value)
     if kind in ("now", "schedule"):
-        return "now" if kind == "now" else values[kind]
-    return {kind: values[kind]}
+        return "now" if kind == "now" else value
+    return {kind: value}
 
 
 def _build_target(options: dict[str, Any]) -> dict[str, Any]:
