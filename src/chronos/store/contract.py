@@ -301,8 +301,8 @@ class Store(Protocol):
         """Check counters against rows and tables against each other, for tests and ``doctor``.
 
         - Returned: one sentence per problem; empty if the store is consistent.
-        - Bounded: reads all open executions, the gate and spec of every job, and the latest 10,000 ended executions.
-          Do not call it periodically.
+        - Bounded: reads all open executions, the gate of every job, and the latest 10,000 ended executions. Do not call
+          it periodically.
         """
 
     async def check_statements(self) -> list[str]:

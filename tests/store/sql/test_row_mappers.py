@@ -77,8 +77,7 @@ def test_an_unreadable_spec_affects_only_its_job(in_store: InStore, spec: str) -
             (bad.id, 1): broken,
             (good.id, 1): jobs[good.id].spec,
         }
-        [told] = await store.verify()
-        assert told.startswith('job "bad" in the namespace "default": its definition cannot be read')
+        assert await store.verify() == []  # an unreadable job is not an inconsistency of the store
 
         again = await fixture.save("bad", description="as it should be", tags={"team": "a"})
         assert (again.id, again.version, again.changed) == (bad.id, 2, True)

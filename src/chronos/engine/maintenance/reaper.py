@@ -79,7 +79,7 @@ class Reaper:
         await self._reap_overdue()
 
     def _may_schedule(self, node: Node, dead_numbers: set[int]) -> bool:
-        """Whether a node may be expected to admit jobs.
+        """Return whether a node may be expected to admit jobs.
 
         A killed node is still registered, and its jobs would be late.
         """

@@ -10,8 +10,8 @@ from chronos.store.commands import SaveJobs
 from chronos.store.contract import Hint, JobFilter
 from chronos.store.sql import migrations
 from chronos.store.sql.command_handlers import CommandHandlers
+from chronos.store.sql.postgres.database_url import ConnectionPlace
 from chronos.store.sql.postgres.dialect import PostgresDialect
-from chronos.store.sql.postgres.errors import ConnectionPlace
 from chronos.store.sql.postgres.hot_path import PostgresHotPath
 from chronos.store.sql.postgres.startup import check_server_facts
 from chronos.store.sql.postgres.store import PostgresStore

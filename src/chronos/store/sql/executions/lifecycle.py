@@ -274,7 +274,10 @@ class LifecycleHandler:
 
 
 def _may_recover(part: Recover, gate: Gate) -> bool:
-    """Whether the gate is as expected. With ``all_or_nothing``, nothing is replaced for runs that may not fit."""
+    """Return whether the gate is as expected.
+
+    With ``all_or_nothing``, nothing is replaced for runs that may not fit.
+    """
     if part.all_or_nothing and gate.overlap is Overlap.REPLACE and gate.queue_max == 0 and gate.active > 0:
         return False
     return gate.is_at(part.expect_us, part.version)

@@ -322,7 +322,7 @@ class SettlementHandler:
 
 
 def _has_side_records(rows: Sequence[SettleRow]) -> bool:
-    """Whether any row has attempts, follow-ups or a dead letter."""
+    """Return whether any row has attempts, follow-ups or a dead letter."""
     for row in rows:  # noqa: SIM110 - for the usual single row, a generator costs more
         if row.attempts or row.follow or row.dead_letter:
             return True

@@ -283,7 +283,7 @@ class SaveJobsHandler:
 
 
 def _may_follow(text: str) -> bool:
-    """Whether a job with this spec may have dependencies. An unreadable one may."""
+    """Return whether a job with this spec may have dependencies. An unreadable one may."""
     return any(word in text for word in _LINK_FIELDS) or isinstance(record.to_job_spec(text), Unreadable)
 
 

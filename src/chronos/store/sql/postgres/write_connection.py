@@ -27,10 +27,10 @@ from chronos.store.hints import NO_HINT, hint_of
 from chronos.store.sql.base_store import ResentRequests
 from chronos.store.sql.command_handlers import CommandHandlers
 from chronos.store.sql.postgres.connection import Connect, Connection, ReconnectingConnection, ReconnectPolicy
+from chronos.store.sql.postgres.database_url import ConnectionPlace
 from chronos.store.sql.postgres.dialect import to_column_arrays
 from chronos.store.sql.postgres.errors import (
     DRIVER_ERRORS,
-    ConnectionPlace,
     is_connection_lost,
     is_deadlock,
     is_transaction_conflict,
