@@ -248,6 +248,9 @@ class Runtime:
             for draft in drafts:  # a job declared again meanwhile stays unsaved
                 if self.declared.jobs[draft.name] is draft:
                     self.declared.unsaved.discard(draft.name)
+            for one in saved:
+                for warning in one.warnings if one.changed else ():
+                    log.warning('job "%s": %s', one.name, warning.message)
             return saved
 
     async def _delete_undeclared(self, session: RuntimeSession) -> None:

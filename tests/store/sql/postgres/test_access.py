@@ -40,7 +40,7 @@ async def use(url: str) -> None:
             await w.save("job")
             execution = await w.admit_one()
             assert (await w.settle(execution)).settled == [execution.id]
-            await store.maintain(w.now)
+            await store.maintain(w.now_us)
             assert await store.verify() == []
 
 

@@ -78,7 +78,7 @@ def test_locks_of_one_schema_do_not_hold_up_another(postgres_url: str) -> None:
             w = StoreFixture(store)
             await w.start_node()
             await w.save("job", lane="lane")
-            await store.maintain(w.now + 3 * WEEK_US)
+            await store.maintain(w.now_us + 3 * WEEK_US)
             async with opened(url) as again:
                 assert await again.job_named("default", "job") is not None
             weeks = (

@@ -1,4 +1,4 @@
-"""PostgreSQL errors: what each means for the engine, and its message for a person."""
+"""PostgreSQL errors: what each means for the store, and its message for a person."""
 
 import ssl
 

@@ -2,7 +2,7 @@
 
 Ids start with their time, so a week is a range of ids. Rows without a partition, such as old recovered instants, go to
 the default partition. Retention counts from the end of an execution: a week is kept while any row in it ended recently.
-Every step is short, and gives up instead of making the engine wait.
+Every step is short, and gives up instead of making nodes wait.
 """
 
 from datetime import UTC, datetime

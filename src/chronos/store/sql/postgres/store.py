@@ -161,10 +161,10 @@ class PostgresStore(SqlStore):
 
     async def check_statements(self) -> list[str]:
         """See ``Store.check_statements``: all statements that write or read."""
-        return await self._run_on_reader(self._list_refused_statements)
+        return await self._run_on_reader(self._list_rejected_statements)
 
-    async def _list_refused_statements(self, connection: Connection) -> list[str]:
-        refused = []
+    async def _list_rejected_statements(self, connection: Connection) -> list[str]:
+        rejected = []
         handlers = CommandHandlers(self._dialect, PostgresHotPath(self._dialect))
         for statement, place in collect_statements(handlers, self).items():
             try:
@@ -173,8 +173,8 @@ class PostgresStore(SqlStore):
                 if is_connection_lost(error):
                     raise
                 version = connection.get_server_version().major
-                refused.append(f"PostgreSQL {version} refuses {place}: {error}")
-        return refused
+                rejected.append(f"PostgreSQL {version} rejects {place}: {error}")
+        return rejected
 
     # --- writing
 
