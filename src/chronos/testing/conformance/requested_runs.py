@@ -8,7 +8,16 @@ from chronos.core.ids import scheduled_execution_id, span_id
 from chronos.core.job import JobState
 from chronos.core.reasons import Reason, ReasonCode
 from chronos.errors import Conflict, NotFound, QueueFull
-from chronos.store.commands import Backfilled, CancelExecution, Recover, RunRow, Signal, Suspend, SuspendRow
+from chronos.store.commands import (
+    Backfilled,
+    CancelExecution,
+    DeleteJob,
+    Recover,
+    RunRow,
+    Signal,
+    Suspend,
+    SuspendRow,
+)
 from chronos.store.contract import ExecutionFilter
 from chronos.testing.conformance.fixture import SECOND, T0, StoreFixture, raises
 
@@ -306,3 +315,88 @@ async def case_a_signal_ends_a_wait(w: StoreFixture) -> None:
     assert execution.detail == {"signals": {"approved": {"by": "ana"}}, "tasks": []}
     with raises(NotFound):
         await w.store.apply(Signal(execution=bytes(16), name="approved", payload="1", now_us=w.tick()))
+
+
+async def case_enqueue_creates_all_runs_or_none(w: StoreFixture) -> None:
+    saved = await w.save(overlap=Overlap.ALLOW, limit=2, queue_max=2)
+    created = await w.enqueue(saved.id, 3)
+    assert [(run.status, run.created) for run in created] == [
+        (Status.READY, True),
+        (Status.READY, True),
+        (Status.QUEUED, True),
+    ]
+    with raises(QueueFull, "2 runs"):
+        await w.enqueue(saved.id, 2)
+    assert (await w.store.counts()).open == {Status.READY: 2, Status.QUEUED: 1}
+    with raises(NotFound, "no longer exists"):
+        await w.enqueue(bytes(16), 1)
+    [entry, *_] = (await w.store.audit(namespace=None, limit=1)).items
+    assert (entry.action, entry.subject) == ("enqueue", "job")
+
+
+async def case_an_idempotency_key_enqueues_once(w: StoreFixture) -> None:
+    saved = await w.save(overlap=Overlap.ALLOW)
+    first = await w.enqueue(saved.id, 2, idempotency="mails")
+    w.tick()
+    again = await w.enqueue(saved.id, 2, idempotency="mails")
+    assert again == [run._replace(created=False) for run in first]
+    assert (await w.store.counts()).open == {Status.READY: 2}
+
+
+async def case_a_delayed_run_waits_until_its_time(w: StoreFixture) -> None:
+    saved = await w.save(overlap=Overlap.SKIP)
+    delayed = await w.trigger(saved.id, wake_us=T0 + 10 * SECOND)
+    assert (delayed.status, await w.store.next_wake_us()) == (Status.WAITING, T0 + 10 * SECOND)
+    await w.settle(await w.admit_one())  # the gate is free for the schedule meanwhile
+    assert await w.wake() == 0
+    w.now = T0 + 10 * SECOND
+    assert await w.wake() == 1
+    assert (await w.status(delayed.id), await w.store.next_wake_us()) == (Status.READY, None)
+    [claimed] = await w.claim()
+    await w.settle(claimed)
+    assert await w.status(delayed.id) is Status.SUCCEEDED
+
+
+async def case_delayed_runs_that_are_due_respect_the_limit(w: StoreFixture) -> None:
+    saved = await w.save(overlap=Overlap.SKIP)
+    running = await w.admit_one()
+    delayed = [run.id for run in await w.enqueue(saved.id, 2, wake_us=w.now + SECOND)]
+    w.tick()
+    assert await w.wake() == 2
+    assert [await w.status(id_) for id_ in delayed] == [Status.QUEUED, Status.QUEUED]
+    assert (await w.settle(running)).woken == 1
+    assert {await w.status(id_) for id_ in delayed} == {Status.READY, Status.QUEUED}
+
+
+async def case_delayed_runs_that_are_due_respect_their_key(w: StoreFixture) -> None:
+    saved = await w.save(overlap=Overlap.ALLOW)
+    holder = await w.trigger(saved.id, key="tenant")
+    delayed = await w.trigger(saved.id, key="tenant", wake_us=w.now + SECOND, scheduled_us=w.now + SECOND)
+    w.tick()
+    assert await w.wake() == 1
+    assert await w.status(delayed.id) is Status.QUEUED
+    [claimed] = await w.claim()
+    assert claimed.id == holder.id
+    await w.settle(claimed)
+    assert await w.status(delayed.id) is Status.READY
+
+
+async def case_a_delayed_run_can_be_canceled_and_ends_with_its_job(w: StoreFixture) -> None:
+    saved = await w.save(overlap=Overlap.REPLACE)
+    first, second = [run.id for run in await w.enqueue(saved.id, 2, wake_us=w.now + SECOND)]
+    await w.settle(*(await w.admit_next("job", careful=True)))  # an instant does not replace delayed runs
+    await w.store.apply(CancelExecution(execution=first, now_us=w.tick(1)))
+    assert (await w.status(first), await w.status(second)) == (Status.CANCELED, Status.WAITING)
+    await w.store.apply(DeleteJob(job=saved.id, now_us=w.tick(1)))
+    ended = await w.execution(second)
+    assert ended.reason is not None
+    assert (ended.status, ended.reason.code) == (Status.CANCELED, ReasonCode.JOB_DELETED)
+
+
+async def case_a_delayed_run_of_a_paused_job_starts(w: StoreFixture) -> None:
+    saved = await w.save()
+    delayed = await w.trigger(saved.id, wake_us=w.now + SECOND)
+    await w.set_state(saved.id, JobState.PAUSED)
+    w.tick()
+    assert await w.wake() == 1
+    assert await w.status(delayed.id) is Status.READY
