@@ -190,8 +190,8 @@ def test_unknown_jobs_and_runs_raise_not_found(app: Chronos) -> None:
 def test_invalid_jobs_and_requests_are_refused(app: Chronos) -> None:
     with pytest.raises(Invalid, match=r"job bad: cron: cron field \"hour\" is 25"):
         app.command("bad", ["true"], cron="0 25 * * *")
-    with pytest.raises(Invalid, match="is in the future"):
-        app.command("hello", ["true"]).trigger(at="2099-01-01T00:00:00Z")
+    with pytest.raises(Invalid, match="expires is 2026"):
+        app.command("hello", ["true"]).trigger(expires="2026-01-01T00:00:00Z")
     app.command("follower", ["true"], after="ghost")
     with pytest.raises(Invalid, match='job "ghost" not found'):
         app.all_jobs()
