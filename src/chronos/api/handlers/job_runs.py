@@ -87,7 +87,11 @@ async def trigger(context: RequestContext) -> web.StreamResponse:
     summary="Enqueue many runs of a job, one per payload",
     body=Body.of_fields(
         {
-            "payloads": {"type": "array", "maxItems": MAX_ENQUEUED, "description": "one payload per run"},
+            "payloads": {
+                "type": "array",
+                "items": {"description": "the payload of a run"},
+                "maxItems": MAX_ENQUEUED,
+            },
             **_START_TIMES,
         },
         required=("payloads",),
