@@ -70,7 +70,7 @@ check-tools: setup ## the tests that need a program beside Python, such as node
 bench: $(VENV)/.bench ## measure, beside other libraries
 	$(BIN)/python -m bench $(ARGS)
 
-docs: $(VENV)/.docs ## build the documentation site in ./site; fails on a broken link, or on a page that loads from another host
+docs: $(VENV)/.docs ## build the documentation site in ./site; broken links fail
 	@$(BIN)/zensical build --clean --strict
 	@if grep -rlE '<(script|link|img|iframe)[^>]* (src|href)="(https?:)?//' --include='*.html' site; then \
 	    echo "These pages load something from another host." >&2; exit 1; \

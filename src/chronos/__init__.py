@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from chronos.sdk.group import Group, Task
     from chronos.sdk.info import JobInfo, RunFailed, RunInfo, SpanInfo, TaskInfo
     from chronos.sdk.job import Job, JobHandle
-    from chronos.sdk.run import Run, TypedRun
+    from chronos.sdk.run_handle import Run, TypedRun
     from chronos.sdk.task_job import TaskJob
 
 _MODULE_BY_NAME = {
@@ -45,7 +45,7 @@ _MODULE_BY_NAME = {
     "JobHandle": "chronos.sdk.job",
     "JobInfo": "chronos.sdk.info",
     "NotFound": "chronos.errors",
-    "Run": "chronos.sdk.run",
+    "Run": "chronos.sdk.run_handle",
     "RunFailed": "chronos.sdk.info",
     "RunInfo": "chronos.sdk.info",
     "Schedule": "chronos.core.schedule.schedule",
@@ -53,7 +53,7 @@ _MODULE_BY_NAME = {
     "Task": "chronos.sdk.group",
     "TaskInfo": "chronos.sdk.info",
     "TaskJob": "chronos.sdk.task_job",
-    "TypedRun": "chronos.sdk.run",
+    "TypedRun": "chronos.sdk.run_handle",
     "Unavailable": "chronos.errors",
     "parse_schedule": "chronos.core.schedule.parser",
 }

@@ -10,7 +10,7 @@ from chronos.sdk.declarations import unwrap_function
 from chronos.sdk.home_loop import blocking, on_home_loop
 from chronos.sdk.job import Job
 from chronos.sdk.job_options import Duration, Instant, StartOptions, build_start_options
-from chronos.sdk.run import TypedRun, read_execution_id
+from chronos.sdk.run_handle import TypedRun, read_execution_id
 from chronos.store.enqueued_items import EnqueuesInTransactions, Statement
 
 if TYPE_CHECKING:

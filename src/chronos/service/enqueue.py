@@ -98,7 +98,7 @@ class EnqueueService:
                 namespace=job.namespace,
                 name=job.name,
                 spec=ensure_readable(job.spec),
-                effective=self._jobs.effective(job.spec),
+                effective=self._jobs.effective_settings(job.spec),
                 cause=Cause.MANUAL,
                 request=self._new_request(),
                 now_us=now_us,

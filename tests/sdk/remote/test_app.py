@@ -417,3 +417,12 @@ def test_tasks_are_enqueued_on_the_server(app: Chronos) -> None:
         greet.enqueue("ana", connection=object())
     with pytest.raises(Invalid, match="at and in_ both"):
         greet.trigger({"name": "ana"}, at="2099-01-01T00:00:00Z", in_=1)
+
+
+def test_several_expressions_are_one_schedule(app: Chronos, caplog: pytest.LogCaptureFixture) -> None:
+    app.job(cron=["0 9 * * *", "*/90 * * * *"], name="crons")(add)
+    [info] = app.all_jobs()
+    assert info.schedule == "0 9 * * *; also */90 * * * *"
+    assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
+        'job "crons": minute "*/90" has a step beyond its range, so it is only 0; for an interval, write "@every 90m"'
+    ]

@@ -16,7 +16,7 @@ from chronos.sdk.job import Job, JobHandle, check_key, check_limit
 from chronos.sdk.job_options import Duration, Instant, Shape, StartOptions, build_start_options, to_instant_us
 from chronos.sdk.remote.responses import read_history_item, read_instant, read_job_info
 from chronos.sdk.remote.run import RemoteRun, RemoteTypedRun
-from chronos.sdk.run import TypedRun, read_execution_id
+from chronos.sdk.run_handle import TypedRun, read_execution_id
 from chronos.sdk.task_job import TaskJob
 from chronos.service.run_requests import to_stored_payload
 from chronos.service.serializers import id_text
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from chronos.sdk.remote.session import RemoteSession
-    from chronos.sdk.run import Run
+    from chronos.sdk.run_handle import Run
     from chronos.sdk.runtime import Runtime
 
 P = ParamSpec("P")

@@ -56,7 +56,7 @@ from chronos.store.commands.maintenance import (
     Trim,
     WriteAudit,
 )
-from chronos.store.commands.nodes import Beat, BeatResult, HeldExecution, Reap, ReapRow, RegisterNode, StopNode
+from chronos.store.commands.nodes import Beat, BeatResult, NodeExecution, Reap, ReapRow, RegisterNode, StopNode
 from chronos.store.commands.tokens import MAX_TOKENS, CreateToken, RevokeToken
 
 #: Commands that answer per row and are never rejected as a whole.
@@ -91,8 +91,8 @@ __all__ = [
     "EndedAttempt",
     "Enqueue",
     "FollowUp",
-    "HeldExecution",
     "JobRow",
+    "NodeExecution",
     "OutboxItem",
     "OutputRow",
     "Reap",

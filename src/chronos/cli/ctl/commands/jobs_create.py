@@ -20,15 +20,17 @@ _SCHEDULE_OPTIONS = ("cron", "every", "at", "in", "schedule", "now")
 @jobs.command(short_help="Create a job.", context_settings={"ignore_unknown_options": False})
 @click.argument("name", metavar="NAME")
 @click.argument("argv", nargs=-1, metavar="[-- ARGV...]")
-@click.option("--cron", metavar="E", help="Run by a cron expression.")
+@click.option("--cron", multiple=True, metavar="E", help="Run by a cron expression; by several if repeated.")
 @click.option("--every", metavar="D", help="Run at an interval, such as 90s.")
 @click.option("--at", metavar="T", help="Run once, at an instant.")
 @click.option("--in", "in_", metavar="D", help="Run once, after a duration.")
 @click.option("--now", is_flag=True, help="Run once, now.")
 @click.option(
     "--schedule",
+    multiple=True,
     metavar="TEXT",
-    help='Run by any schedule, such as "every day at 9am", or "manual" to run only when triggered.',
+    help='Run by any schedule, such as "every day at 9am", by several if repeated, or "manual" to run only when '
+    "triggered.",
 )
 @click.option(
     "--timezone",
@@ -43,7 +45,9 @@ _SCHEDULE_OPTIONS = ("cron", "every", "at", "in", "schedule", "now")
 @click.option("--payload", type=Json(), metavar="JSON", help="The payload of every run; @FILE reads a file.")
 @click.option("--description", metavar="TEXT", help="A description for people.")
 @click.option("--tag", "tags", multiple=True, metavar="KEY[=VALUE]", help="A tag; may be repeated.")
-@click.option("--retries", type=click.IntRange(0), metavar="N", help="The number of retries after a failure.")
+@click.option(
+    "--retries", type=click.IntRange(0), metavar="N", help="The number of attempts after the first.  [default: 2]"
+)
 @click.option("--task-timeout", metavar="D", help="The time limit of one attempt.")
 @click.option(
     "--overlap", type=click.Choice(OVERLAPS), help="What to do while an earlier run is active; forbid means skip."
@@ -59,7 +63,7 @@ def create(
     """Create the job NAME, which runs a command, sends a request or calls a function.
 
     T is an RFC 3339 instant, D a duration such as 1h30m. The command comes last, after two dashes, and runs without a
-    shell. With --now, --wait waits for the run.
+    shell. --wait needs --now.
 
     \b
     Examples:
@@ -98,10 +102,11 @@ def _explain(client: "ApiClient", job: dict[str, Any]) -> None:
         preview = client.call("POST", "schedule", "preview", body=request).value
     except click.ClickException:  # the job exists; only the explanation is missing
         return
-    if isinstance(job["schedule"], str) and preview.get("understood_as"):
+    if not isinstance(job["schedule"], dict) and preview.get("understood_as"):
         note(f"understood as {preview['understood_as']}, {preview['timezone']}")
     for warning in preview["warnings"]:
-        note(f"! {warning['message']}")
+        if "at" in warning:  # of a clock change; the others come with the job
+            note(f"! {warning['message']}")
 
 
 def _build_job(name: str, options: dict[str, Any]) -> dict[str, Any]:
@@ -130,9 +135,12 @@ def _build_schedule(options: dict[str, Any]) -> Any:
         )
         raise click.UsageError(f"{problem}; give one of --cron, --every, --at, --in, --now, --schedule")
     [kind] = kinds
+    value = values[kind]
+    if isinstance(value, tuple):  # an option that may be repeated
+        value = value[0] if len(value) == 1 else list(value)
     if kind in ("now", "schedule"):
-        return "now" if kind == "now" else values[kind]
-    return {kind: values[kind]}
+        return "now" if kind == "now" else value
+    return {kind: value}
 
 
 def _build_target(options: dict[str, Any]) -> dict[str, Any]:
