@@ -99,7 +99,7 @@ class AdmissionBatch:
         return AdmissionBatch(now_us=self.now_us, known=self.known, keys=keys, open={gate.job: dict(opened)})
 
     def _replace(self, gate: Gate, *, held: bool) -> None:
-        """End unstarted executions and cancel running ones. A ``held`` run replaces only held executions."""
+        """End executions that do not run and ask running ones to cancel. A ``held`` run replaces only held ones."""
         opened = self.open[gate.job]
         for id_, (status, key, is_held_too, token, delayed) in list(opened.items()):
             if delayed or (held and not is_held_too):
