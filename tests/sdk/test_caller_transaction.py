@@ -217,3 +217,18 @@ def test_connections_that_cannot_commit_the_run_are_refused(url: str) -> None:
 
     asyncio.run(use())
     app.stop()
+
+
+def test_the_database_user_needs_few_rights(url: str) -> None:
+    app = Chronos(url)
+    greet = declare(app)
+    with app, psycopg.connect(url) as connection:
+        greet.info()  # the store is open
+        connection.execute("create role chronos_test_shop")
+        try:
+            connection.execute("grant usage on schema chronos to chronos_test_shop")
+            connection.execute("grant insert on chronos.outbox to chronos_test_shop")
+            connection.execute("set local role chronos_test_shop")
+            greet.enqueue("ana", connection=connection)
+        finally:
+            connection.rollback()

@@ -189,7 +189,7 @@ class TaskJob(Job[P, C_co], Generic[P, C_co, R]):
 
 
 class TaskDecorator(Protocol):
-    """The decorator that ``app.task(keyword=…)`` returns: it makes a function a task job."""
+    """The decorator that ``app.task(keyword=…)`` returns: it makes a function a ``TaskJob``."""
 
     @overload
     def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> TaskJob[P, Coroutine[Any, Any, R], R]: ...

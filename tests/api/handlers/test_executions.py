@@ -480,8 +480,13 @@ def test_a_delayed_trigger_waits_and_many_runs_are_enqueued() -> None:
         assert await world.post("/jobs/digest/enqueue", body, status=202, headers=key) == answer
         shown = await world.get(f"/executions/{answer['execution_ids'][1]}")
         assert (shown["status"], shown["payload"]) == ("ready", {"to": "ben"})
-        bodies: list[dict[str, object]] = [{}, {"payloads": {}}, {"payloads": [], "delay": "soon"}]
-        for wrong in (*bodies, {"payloads": [], "at": "soon"}):
+        bodies: list[dict[str, object]] = [
+            {},
+            {"payloads": {}},
+            {"payloads": [], "delay": "soon"},
+            {"payloads": [], "at": "soon"},
+        ]
+        for wrong in bodies:
             assert (await world.call("POST", f"{V1}/jobs/digest/enqueue", wrong)).status == 422, wrong
 
     in_world(case)

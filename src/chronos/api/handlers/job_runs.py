@@ -107,6 +107,8 @@ async def trigger(context: RequestContext) -> web.StreamResponse:
 async def enqueue(context: RequestContext) -> web.StreamResponse:
     """Create one run per payload, even if the job is paused. Up to 500 runs are created together or not at all."""
     body = await context.read_object()
+    if not body.present("payloads"):
+        body.fault("payloads", "is required")
     _, payloads = body.items("payloads", max_items=MAX_ENQUEUED)
     at_us, delay, expires = _read_start_times(body)
     body.raise_problems()

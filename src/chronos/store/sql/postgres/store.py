@@ -53,7 +53,7 @@ _INSERT_ENQUEUED = """
         insert into "{schema}".outbox (id, kind, target, execution, body, created_us)
         values (cast($1 as uuid), cast($2 as text), cast($2 as text), cast($3 as uuid), cast($4 as text),
             cast($5 as bigint))
-        returning id
+        returning 1
     )
     select pg_notify(cast($6 as text), cast($7 as text)) from item"""
 _BEGIN_READ = "begin isolation level repeatable read, read only"
