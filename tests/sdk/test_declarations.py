@@ -132,7 +132,7 @@ def test_without_a_schedule_it_runs_when_it_is_asked() -> None:
     app.job(name="second", after=first)(plain)
     app.job(name="third", after=["second", {"job": "plain", "on": "failure"}])(plain)
     assert get_spec(app, "plain").schedule is None
-    assert not app._runtime.declared.jobs["plain"].immediate
+    assert not app._runtime.declared.jobs["plain"].runs_on_creation
     assert [(one.job, one.on) for one in get_spec(app, "third").after] == [
         ("second", UpstreamCondition.SUCCESS),
         ("plain", UpstreamCondition.FAILURE),

@@ -63,7 +63,7 @@ class Racer:
             batch, mine = mine[:7], mine[7:]
             rows = tuple(SettleRow(*run, Status.SUCCEEDED, ReasonCode.SUCCEEDED, None, T0) for run in batch)
             settled = await self._store.apply(Settle(rows=rows, node=self._node, now_us=T0, take=2, take_lanes=lanes))
-            mine += [(run.id, run.job, run.token) for run in settled.taken]
+            mine += [(run.id, run.job, run.token) for run in settled.started_successors]
             if not due and not mine and not claimed:
                 return
 

@@ -231,7 +231,7 @@ class StoreMachine(SideBySide):
         )
         if settled.settled:
             assert self.current[execution] == token, "an old token settled an execution"
-        return self._pick(self.given(settled.taken))
+        return self._pick(self.given(settled.started_successors))
 
     @rule(run=runs, delay=st.integers(0, 3), signal=st.sampled_from([None, "go"]))
     def suspend(self, run: Any, delay: int, signal: str | None) -> None:
@@ -421,7 +421,7 @@ class StoreMachine(SideBySide):
     @rule(final=st.booleans())
     def node_dies(self, final: bool) -> None:
         dead = self.nodes[-1]
-        held = self.ask(lambda store: store.held_by(dead))
+        held = self.ask(lambda store: store.running_on(dead))
         rows = tuple(
             ReapRow(
                 run.id,
@@ -437,7 +437,7 @@ class StoreMachine(SideBySide):
         [node] = [node for node in self.ask(lambda store: store.nodes()) if node.number == dead]
         reaped = self.apply(Reap(node=dead, beat=node.beat, rows=rows, now_us=self.now))
         assert set(reaped) <= {row.id for row in rows}
-        assert self.ask(lambda store: store.held_by(dead)) == []
+        assert self.ask(lambda store: store.running_on(dead)) == []
         self.nodes.append(self.apply(RegisterNode(name="next", incarnation=self.request(), now_us=self.now)))
 
     @rule()

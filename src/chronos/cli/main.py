@@ -31,7 +31,8 @@ from chronos.cli.ctl.commands.jobs import jobs
 from chronos.cli.ctl.commands.login import login, logout
 from chronos.cli.ctl.commands.schedule import schedule
 from chronos.cli.ctl.commands.system import audit, cluster, namespaces, nodes, queues, status
-from chronos.cli.ctl.commands.tokens import tokens, users
+from chronos.cli.ctl.commands.tokens import tokens
+from chronos.cli.ctl.commands.users import users
 from chronos.cli.ctl.options import server_options
 from chronos.cli.output import emit, emit_error
 from chronos.cli.server import backup, doctor, restore, server

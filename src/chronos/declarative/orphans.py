@@ -54,7 +54,7 @@ def _has_ended(node: Node) -> bool:
 
 
 async def _reap(store: Store, catalog: JobCatalog, node: Node, clock: Clock) -> set[bytes]:
-    held = await store.held_by(node.number)
+    held = await store.running_on(node.number)
     reaped: set[bytes] = set()
     for batch in [held[i : i + _BATCH_SIZE] for i in range(0, len(held), _BATCH_SIZE)] or [[]]:
         now_us = clock.now_us()

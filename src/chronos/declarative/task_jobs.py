@@ -104,7 +104,7 @@ def _make_gate_spec(retention_us: int | None) -> GateSpec:
 
 
 def is_task(job: Job) -> bool:
-    """Whether a job of the namespace is a task of a declarative scheduler, in any state."""
+    """Return whether a job of the namespace is a task of a declarative scheduler, in any state."""
     tasks = job.spec.tasks
     return len(tasks) == 1 and tasks[0].target.kind == PYTHON and tasks[0].target.options.get("name") == FUNCTION
 

@@ -187,7 +187,7 @@ class Engine:
         They never started, so other nodes may run them now.
         """
         try:
-            held = await self._store.held_by(self.node.number)
+            held = await self._store.running_on(self.node.number)
             if held:
                 rows = tuple(ReleaseRow(row.id, row.token, row.worked_us) for row in held)
                 await self._store.apply(Release(rows=rows, now_us=self._node_clock.now_us()))

@@ -201,7 +201,7 @@ class Server:
         return server_url(self.config["server.listen"][0], self.port, self.config["server.base_path"])
 
     async def has_jobs(self) -> bool:
-        """Whether the store contains jobs."""
+        """Return whether the store contains jobs."""
         return self._store is not None and bool(sum((await self._store.counts()).jobs.values()))
 
     def status(self) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from chronos.core.schedule_change import MAX_COMPARED, ScheduleDiff
 from chronos.errors import ChronosError, Conflict, Invalid, NotFound, QueueFull
 from chronos.service.cooperative import TimeSlicer
 from chronos.service.dependency_check import check_dependencies
-from chronos.service.save_plan import BatchPlanner, SavePlan, plan_new_job, plan_save
+from chronos.service.save_plan import PlanCache, SavePlan, plan_new_job, plan_save
 from chronos.service.serializers import Draft, InvalidJob
 from chronos.store.commands import SYSTEM, DeleteRow, Saved, SaveJobs
 from chronos.store.contract import JobFilter, Store
@@ -79,7 +79,7 @@ class JobSaver:
 
     def __init__(self, store: Store, clock: Clock, *, defaults: Settings) -> None:
         self._store, self._clock, self._defaults = store, clock, defaults
-        self._planner = BatchPlanner(defaults)
+        self._cache = PlanCache(defaults)
         self._slicer = TimeSlicer()
 
     async def save(
@@ -245,11 +245,9 @@ class JobSaver:
         self, drafts: Sequence[Draft], existing: Mapping[tuple[str, str], Job], change: _JobChange, now_us: int
     ) -> list[SavePlan]:
         if not existing and change.expect is None:
-            return await self._slicer.map(drafts, partial(plan_new_job, now_us=now_us, planner=self._planner))
+            return await self._slicer.map(drafts, partial(plan_new_job, now_us=now_us, cache=self._cache))
         max_compared = MAX_COMPARED if len(drafts) <= _MAX_JOBS_READ_BY_NAME else _COMPARED_IN_BULK
-        plan = partial(
-            plan_save, defaults=self._defaults, now_us=now_us, max_compared=max_compared, planner=self._planner
-        )
+        plan = partial(plan_save, defaults=self._defaults, now_us=now_us, max_compared=max_compared, cache=self._cache)
 
         def plan_one(draft: Draft) -> SavePlan:
             current = existing.get((draft.namespace, draft.name))

@@ -78,7 +78,7 @@ async def create(context: RequestContext) -> web.StreamResponse:
     if dry_run:
         return json_response(write_saved(saved) | {"dry_run": True})
     job = context.found_job = saved.job or await _read_saved(context, saved)
-    if saved.created and not (draft.immediate or draft.now):
+    if saved.created and not (draft.runs_on_creation or draft.runs_on_every_change):
         return json_response(write_job(job) | save_facts(saved), status=201, headers={"ETag": to_etag(job)})
     return await job_response(context, job, status=201, extra=save_facts(saved))
 

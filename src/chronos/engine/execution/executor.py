@@ -20,7 +20,7 @@ from chronos.engine.node_context import NodeContext
 from chronos.engine.store_retry import apply_with_retry
 from chronos.errors import ChronosError
 from chronos.runners.contract import AttemptCall
-from chronos.store.commands import Claimed, HeldExecution, Release, ReleaseRow, SettleRow
+from chronos.store.commands import Claimed, NodeExecution, Release, ReleaseRow, SettleRow
 
 log = logging.getLogger("chronos.engine")
 
@@ -161,7 +161,7 @@ class Executor:
 
     # --- reconciling with the store
 
-    def reconcile(self, held: list[HeldExecution]) -> None:
+    def reconcile(self, held: list[NodeExecution]) -> None:
         """Compare the executions that the store assigns to this node with those that run here.
 
         Stops executions that the store wants canceled. After two heartbeats that disagree, releases executions that
@@ -204,7 +204,7 @@ class Executor:
             f"the outcome of execution {row.id.hex()} came too late: it no longer belongs to this node"
         )
 
-    async def _release(self, row: HeldExecution) -> None:
+    async def _release(self, row: NodeExecution) -> None:
         """Release an execution that does not run here: an answer was lost, or its work broke off."""
         release = Release(rows=(ReleaseRow(row.id, row.token),), now_us=self._context.clock.now_us())
         await apply_with_retry(self._context.store, release, self._context.node.report_store_error)

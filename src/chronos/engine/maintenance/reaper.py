@@ -79,7 +79,7 @@ class Reaper:
         await self._reap_overdue()
 
     def _may_schedule(self, node: Node, dead_numbers: set[int]) -> bool:
-        """Whether a node may be expected to admit jobs.
+        """Return whether a node may be expected to admit jobs.
 
         A killed node is still registered, and its jobs would be late.
         """
@@ -87,7 +87,7 @@ class Reaper:
         return is_alive and WORKER_ONLY_LABEL not in node.labels
 
     async def _reap(self, node: Node) -> None:
-        held = await self._context.store.held_by(node.number)
+        held = await self._context.store.running_on(node.number)
         self._watch.note_store_read(asyncio.get_running_loop().time())
         batches = [held[i : i + _REAP_BATCH_ROWS] for i in range(0, len(held), _REAP_BATCH_ROWS)] or [[]]
         reaped = 0

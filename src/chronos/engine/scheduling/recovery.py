@@ -216,6 +216,6 @@ def _to_recovery_command(instant: DueInstant, now_us: int) -> Recover | None:
 
 
 def _has_unlimited_runs(entry: CatalogEntry) -> bool:
-    """Whether all recovered runs of a job would be ready at once, because the job sets no limit."""
+    """Return whether all recovered runs of a job would be ready at once, because the job sets no limit."""
     effective = entry.effective
     return effective.overlap is Overlap.ALLOW and effective.limit == UNLIMITED

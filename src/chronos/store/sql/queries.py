@@ -154,7 +154,7 @@ class Queries(ABC):
         return value  # type: ignore[no-any-return]
 
     @read
-    def held_by(self, node: int) -> Steps[list[Execution]]:
+    def running_on(self, node: int) -> Steps[list[Execution]]:
         rows = yield Query(self._held, (node,), standalone=True)
         return [item for row in rows if isinstance(item := record.to_execution(row), Execution)]
 

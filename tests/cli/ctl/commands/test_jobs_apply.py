@@ -70,7 +70,7 @@ def test_applying_printed_jobs_changes_nothing(served: Served, tmp_path: Path) -
     assert "hook.tasks.0.http.auth.token" in elsewhere.output
     rotated = printed.replace('"token": "***"', '"token": "tok-new"')
     assert "~ hook changed" in served.ctl("jobs", "apply", "-f", "-", input=rotated.replace("0 2", "0 3")).stdout
-    assert "tasks.0.http.auth.token: changed (hidden)" in served.ctl("jobs", "diff", "hook").stdout
+    assert "tasks.0.http.auth.token: changed (masked)" in served.ctl("jobs", "diff", "hook").stdout
 
 
 def test_prune_deletes_jobs_of_the_same_owner(served: Served) -> None:

@@ -10,8 +10,9 @@ from chronos.store.commands import SaveJobs
 from chronos.store.contract import Hint, JobFilter
 from chronos.store.sql import migrations
 from chronos.store.sql.command_handlers import CommandHandlers
+from chronos.store.sql.postgres.database_url import ConnectionAddress
 from chronos.store.sql.postgres.dialect import PostgresDialect
-from chronos.store.sql.postgres.errors import ConnectionPlace
+from chronos.store.sql.postgres.errors import SessionNotEnded, to_store_error
 from chronos.store.sql.postgres.hot_path import PostgresHotPath
 from chronos.store.sql.postgres.startup import check_server_facts
 from chronos.store.sql.postgres.store import PostgresStore
@@ -27,7 +28,7 @@ SOUND = {
     "encoding": "UTF8",
     "standby": "false",
 }
-PLACE = ConnectionPlace("db.example:5432", "jobs", "ana")
+PLACE = ConnectionAddress("db.example:5432", "jobs", "ana")
 
 
 def refusal(url: str, **options: bool) -> ChronosError:
@@ -44,17 +45,25 @@ def refusal(url: str, **options: bool) -> ChronosError:
 
 
 def test_the_place_is_named_without_the_password() -> None:
-    assert str(ConnectionPlace.of(f"postgresql://ana:{SECRET}@db.example:5433/jobs")) == (
+    assert str(ConnectionAddress.of(f"postgresql://ana:{SECRET}@db.example:5433/jobs")) == (
         'PostgreSQL at db.example:5433, database "jobs"'
     )
-    assert ConnectionPlace.of("postgresql:///jobs?host=/run/pg&user=bo") == ConnectionPlace("/run/pg", "jobs", "bo")
-    assert ConnectionPlace.of(f"postgresql://ana:{SECRET}@a:1,b:2/").database == "ana"
+    assert ConnectionAddress.of("postgresql:///jobs?host=/run/pg&user=bo") == ConnectionAddress("/run/pg", "jobs", "bo")
+    assert ConnectionAddress.of(f"postgresql://ana:{SECRET}@a:1,b:2/").database == "ana"
 
 
 def test_an_unreachable_server_is_named() -> None:
     error = refusal(f"postgresql://ana:{SECRET}@127.0.0.1:1/jobs")
     assert isinstance(error, StoreUnavailable)
     assert 'PostgreSQL at 127.0.0.1:1, database "jobs" cannot be reached' in str(error)
+
+
+def test_an_earlier_session_that_does_not_end_is_not_an_unreachable_server() -> None:
+    error = to_store_error(SessionNotEnded(), PLACE)
+    assert isinstance(error, StoreUnavailable)
+    assert str(error) == (
+        f"{PLACE} has not ended an earlier session of this node; try again, or end it with pg_terminate_backend"
+    )
 
 
 @pytest.mark.parametrize(
@@ -74,7 +83,7 @@ def test_a_missing_database_says_how_to_create_it(postgres_server: str) -> None:
 
 
 def test_a_server_without_free_connections_says_what_to_do(postgres_url: str) -> None:
-    name = ConnectionPlace.of(postgres_url).database
+    name = ConnectionAddress.of(postgres_url).database
     asyncio.run(on_server(postgres_url, f'alter database "{name}" connection limit 0', f"create role {name} login"))
     try:
         error = refusal(as_user(postgres_url, name, SECRET))
@@ -93,7 +102,7 @@ def test_a_wrong_password_names_the_user(own_server: Server) -> None:
 
 
 def test_a_user_without_permission_to_create_the_schema_is_named(postgres_url: str) -> None:
-    name = ConnectionPlace.of(postgres_url).database
+    name = ConnectionAddress.of(postgres_url).database
     asyncio.run(on_server(postgres_url, f"create role {name} login"))
     try:
         error = refusal(as_user(postgres_url, name, SECRET))
@@ -121,7 +130,7 @@ def test_old_servers_standbys_and_other_encodings_are_rejected() -> None:
 
 
 def test_durability_settings_of_the_database_count(postgres_url: str) -> None:
-    name = ConnectionPlace.of(postgres_url).database
+    name = ConnectionAddress.of(postgres_url).database
     asyncio.run(on_server(postgres_url, f'alter database "{name}" set synchronous_commit = off'))
     assert isinstance(refusal(postgres_url), StoreBroken)
 
@@ -133,7 +142,7 @@ def test_durability_settings_of_the_database_count(postgres_url: str) -> None:
 
 
 def test_a_read_only_database_is_rejected(postgres_url: str) -> None:
-    name = ConnectionPlace.of(postgres_url).database
+    name = ConnectionAddress.of(postgres_url).database
     asyncio.run(on_server(postgres_url, f'alter database "{name}" set default_transaction_read_only = on'))
     assert "is read-only" in str(refusal(postgres_url))
 
@@ -206,11 +215,11 @@ def test_a_hint_goes_to_the_other_store(postgres_url: str) -> None:
                 hinted.set()
 
             other.on_hint(hear)
-            w = StoreFixture(one)
-            await w.start_node()
+            fixture = StoreFixture(one)
+            await fixture.start_node()
             await asyncio.sleep(0.2)
             assert not hinted.is_set(), "a node that registers leaves nothing to do"
-            await w.save("job")
+            await fixture.save("job")
             await asyncio.wait_for(hinted.wait(), 60)
             assert hints == [Hint.JOBS]
             # The listening connection is cut. Hints arrive again after it reconnects.
@@ -222,7 +231,7 @@ def test_a_hint_goes_to_the_other_store(postgres_url: str) -> None:
             )
             await asyncio.wait_for(hinted.wait(), 60)
             hinted.clear()
-            await w.save("job", description="changed")
+            await fixture.save("job", description="changed")
             await asyncio.wait_for(hinted.wait(), 60)
 
     asyncio.run(check())
@@ -232,9 +241,9 @@ def test_a_hint_goes_to_the_other_store(postgres_url: str) -> None:
 def test_search_works_with_and_without_an_index(postgres_url: str, trigrams: bool) -> None:
     async def check() -> None:
         async with opened(postgres_url, trigrams=trigrams) as store:
-            w = StoreFixture(store)
-            rows = tuple(w.row(f"job-{i:04}-{'odd' if i % 2 else 'Even'}") for i in range(400))
-            await store.apply(SaveJobs(rows=rows, now_us=w.now))
+            fixture = StoreFixture(store)
+            rows = tuple(fixture.build_job_row(f"job-{i:04}-{'odd' if i % 2 else 'Even'}") for i in range(400))
+            await store.apply(SaveJobs(rows=rows, now_us=fixture.now_us))
             for text, count in (("-017", 10), ("even", 200), ("_", 0), ("%", 0), ("\\", 0), ("9-o", 40)):
                 page = await store.list_jobs(JobFilter(contains=text), limit=500)
                 assert len(page.items) == count, text
@@ -250,11 +259,11 @@ def test_search_works_with_and_without_an_index(postgres_url: str, trigrams: boo
 def test_a_failed_command_does_not_affect_its_batch(postgres_url: str) -> None:
     async def check() -> None:
         async with opened(postgres_url, work_connections=1) as store:
-            w = StoreFixture(store)
-            full = (await w.save("full", overlap=Overlap.QUEUE, queue_max=1)).id
-            free = (await w.save("free", overlap=Overlap.ALLOW)).id
+            fixture = StoreFixture(store)
+            full = (await fixture.save("full", overlap=Overlap.QUEUE, queue_max=1)).id
+            free = (await fixture.save("free", overlap=Overlap.ALLOW)).id
             jobs = [full, bytes(16), free] * 20
-            answers = await asyncio.gather(*(w.trigger(job) for job in jobs), return_exceptions=True)
+            answers = await asyncio.gather(*(fixture.trigger(job) for job in jobs), return_exceptions=True)
             kinds = [type(answer) for answer in answers]
             assert kinds[1::3] == [NotFound] * 20
             assert kinds[0::3].count(QueueFull) == 18
@@ -267,11 +276,15 @@ def test_a_failed_command_does_not_affect_its_batch(postgres_url: str) -> None:
 def test_a_value_that_the_database_rejects_is_an_error_of_its_command(postgres_url: str) -> None:
     async def check() -> None:
         async with opened(postgres_url) as store:
-            w = StoreFixture(store)
-            await w.start_node()
-            rows = [w.row("good"), w.row("bad", description="x", owner="nul \0 byte"), w.row("better")]
+            fixture = StoreFixture(store)
+            await fixture.start_node()
+            rows = [
+                fixture.build_job_row("good"),
+                fixture.build_job_row("bad", description="x", owner="nul \0 byte"),
+                fixture.build_job_row("better"),
+            ]
             answers = await asyncio.gather(
-                *(store.apply(SaveJobs(rows=(row,), now_us=w.now)) for row in rows), return_exceptions=True
+                *(store.apply(SaveJobs(rows=(row,), now_us=fixture.now_us)) for row in rows), return_exceptions=True
             )
             assert [type(answer) for answer in answers] == [list, Invalid, list]
 
@@ -282,12 +295,12 @@ def test_stores_that_change_the_same_rows_do_not_deadlock(postgres_url: str) -> 
     async def check() -> None:
         async with opened(postgres_url) as one, opened(postgres_url) as other:
             worlds = [StoreFixture(one), StoreFixture(other)]
-            worlds[1].now += 1
+            worlds[1].now_us += 1
             for i in range(4):
                 saved = await asyncio.gather(
                     *(
-                        w.save(f"job-{k}", overlap=Overlap.ALLOW, lane=f"lane-{i}", description=str(i))
-                        for w in worlds
+                        fixture.save(f"job-{k}", overlap=Overlap.ALLOW, lane=f"lane-{i}", description=str(i))
+                        for fixture in worlds
                         for k in range(5)
                     )
                 )
@@ -310,8 +323,8 @@ def test_the_server_parses_every_statement(postgres_url: str) -> None:
             assert len(collect_statements(store)) > 0
             assert await store.check_statements() == []
             await on_server(postgres_url, "alter table chronos.history rename column finished_us to ended_us")
-            refused = await store.check_statements()
-            assert any("refuses RetentionDeletes._drop: column h.finished_us does not exist" in one for one in refused)
+            rejected = await store.check_statements()
+            assert any("rejects RetentionDeletes._drop: column h.finished_us does not exist" in one for one in rejected)
 
     asyncio.run(check())
     assert len(collect_statements(CommandHandlers(PostgresDialect(), PostgresHotPath(PostgresDialect())))) > 100

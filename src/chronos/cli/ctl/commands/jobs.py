@@ -165,7 +165,7 @@ def diff(client: "ApiClient", output: str, name: str, old: int | None, new: int 
     for change in comparison["fields"]:
         field = change["pointer"].strip("/").replace("/", ".")
         if change["old"] == change["new"]:
-            emit(f"  {field}: changed (hidden)")
+            emit(f"  {field}: changed (masked)")
         else:
             emit(f"  {field}: {_format_diff_value(change['old'])} → {_format_diff_value(change['new'])}")
     if not comparison["fields"]:
@@ -238,7 +238,7 @@ def print_dry_run(saved: dict[str, Any], output: str) -> None:
 
 def print_run_changes(runs: Mapping[str, Any], indent: str = "  ") -> None:
     """Print which future runs a change adds and cancels."""
-    for sign, part in (("+", "added"), ("-", "cancelled")):
+    for sign, part in (("+", "added"), ("-", "canceled")):
         changed = runs[part]
         if changed["count"]:
             first = ", ".join(changed["first"][:3])

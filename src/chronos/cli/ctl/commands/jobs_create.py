@@ -45,7 +45,9 @@ _SCHEDULE_OPTIONS = ("cron", "every", "at", "in", "schedule", "now")
 @click.option("--payload", type=Json(), metavar="JSON", help="The payload of every run; @FILE reads a file.")
 @click.option("--description", metavar="TEXT", help="A description for people.")
 @click.option("--tag", "tags", multiple=True, metavar="KEY[=VALUE]", help="A tag; may be repeated.")
-@click.option("--retries", type=click.IntRange(0), metavar="N", help="The number of retries after a failure.")
+@click.option(
+    "--retries", type=click.IntRange(0), metavar="N", help="The number of attempts after the first.  [default: 2]"
+)
 @click.option("--task-timeout", metavar="D", help="The time limit of one attempt.")
 @click.option(
     "--overlap", type=click.Choice(OVERLAPS), help="What to do while an earlier run is active; forbid means skip."
@@ -61,7 +63,7 @@ def create(
     """Create the job NAME, which runs a command, sends a request or calls a function.
 
     T is an RFC 3339 instant, D a duration such as 1h30m. The command comes last, after two dashes, and runs without a
-    shell. With --now, --wait waits for the run.
+    shell. --wait needs --now.
 
     \b
     Examples:

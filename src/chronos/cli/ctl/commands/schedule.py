@@ -194,6 +194,7 @@ def explain(expression: str, output: str, **options: Unpack[PreviewOptions]) -> 
             "kind": oddity.kind,
             "at": rfc3339(oddity.at_us),
             "wall": rfc3339(oddity.wall * SECOND_US).removesuffix("Z"),
+            "count": oddity.count,
             "message": oddity.message,
         }
         for oddity in changes
@@ -204,7 +205,8 @@ def explain(expression: str, output: str, **options: Unpack[PreviewOptions]) -> 
         "understood_as": understood,
         "timezone": zone.name,
         "next": runs,
-        "warnings": [{"kind": surprise.kind, "message": surprise.message} for surprise in surprises],
+        # As POST /schedule/preview returns them; "oddities" is the earlier name of the clock changes.
+        "warnings": [*({"kind": surprise.kind, "message": surprise.message} for surprise in surprises), *change_items],
         "oddities": change_items,
     }
     print_value(explanation, output)

@@ -52,21 +52,21 @@ class AdmissionBatch:
         late: bool = False,
         all_or_nothing: bool = False,
     ) -> tuple[list[Admitted], list[RunRow]]:
-        """Admit runs under one gate, in order. Returns the admitted and the refused runs.
+        """Admit runs under one gate, in order. Returns the admitted and the rejected runs.
 
         - A run that exists is ignored.
         - ``late`` runs are queued instead of skipped on overlap, because only their lateness caused it.
-        - With ``all_or_nothing``, one refused run leaves everything unchanged.
+        - With ``all_or_nothing``, one rejected run leaves everything unchanged.
         """
         if all_or_nothing and (
-            refused := self._copy_for_trial(gate, runs).decide(copy(gate), runs, claim=claim, late=late)[1]
+            rejected := self._copy_for_trial(gate, runs).decide(copy(gate), runs, claim=claim, late=late)[1]
         ):
-            return [], refused
+            return [], rejected
         for run in runs:
             if run.key is not None:
                 self.keys[run.key].lim = run.key_limit  # the last run wins, as in the table
         admitted: list[Admitted] = []
-        refused = []
+        rejected = []
         for run in runs:
             scheduled = run.cause in (Cause.SCHEDULE, Cause.RECOVERY)
             if run.id in self.known or (scheduled and run.scheduled_us <= gate.done_us):
@@ -77,7 +77,7 @@ class AdmissionBatch:
             key = self.keys.get(run.key) if run.key is not None else None
             verdict = _decide_admission(gate, key, requested=late or run.cause.requested, held=held)
             if verdict is AdmissionVerdict.REFUSE:
-                refused.append(run)
+                rejected.append(run)
                 continue
             if scheduled:
                 gate.done_us = run.scheduled_us
@@ -86,7 +86,7 @@ class AdmissionBatch:
                 admitted.append(self._skip(gate, run, verdict))
             else:
                 admitted.append(self._insert(gate, key, run, verdict, claim=claim, held=held))
-        return admitted, refused
+        return admitted, rejected
 
     def _copy_for_trial(self, gate: Gate, runs: Sequence[RunRow]) -> "AdmissionBatch":
         """Return a copy of the batch with the keys and executions of one gate."""
@@ -96,7 +96,7 @@ class AdmissionBatch:
         return AdmissionBatch(now_us=self.now_us, known=self.known, keys=keys, open={gate.job: dict(opened)})
 
     def _replace(self, gate: Gate, *, held: bool) -> None:
-        """End unstarted executions and cancel running ones. A ``held`` run replaces only held executions."""
+        """End executions that do not run and ask running ones to cancel. A ``held`` run replaces only held ones."""
         opened = self.open[gate.job]
         for id_, (status, key, is_held_too, token) in list(opened.items()):
             if held and not is_held_too:

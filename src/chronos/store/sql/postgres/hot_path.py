@@ -3,7 +3,7 @@
 All parts of such a statement see the same snapshot; only rows that it has locked are seen in their current state. So
 nothing here searches for rows that another transaction may just have written: a later statement finds the executions
 that are queued behind a freed gate (see ``executions``). Tables are read by the keys of the batch (``= any``) and
-joined by hash, which is fast for one row and for thousands, whatever the plan was made for (see ``connection``).
+joined by hash, which is fast for one row and for thousands, whatever the plan was made for (see ``session_settings``).
 """
 
 from collections.abc import Sequence
