@@ -75,8 +75,11 @@ def test_a_blank_separates_date_and_time() -> None:
     assert parse_schedule("@daily", start="2030-01-01 18:33", end=" 2030-02-01 18:33\n", timezone="Asia/Tokyo") == (
         parse_schedule("@daily", start="2030-01-01T09:33:00Z", end="2030-02-01T09:33:00Z", timezone="Asia/Tokyo")
     )
-    with pytest.raises(InvalidSchedule):
-        parse_schedule("R/2030-01-01 18:33/P1D")
+    for text in ("R/2030-01-01 18:33/P1D", "R/2030-01-01T18:33Z\n/P1D", "R/\t2030-01-01/P1D"):
+        with pytest.raises(InvalidSchedule):
+            parse_schedule(text)
+        with pytest.raises(InvalidSchedule):
+            parse_schedule(text, dialect="iso8601")
 
 
 def test_weekday_nearest_to_a_day_before_the_last() -> None:
@@ -124,6 +127,8 @@ def test_years(expression: str, runs: list[str]) -> None:
         ("every 10 to 5 minutes", "not longer at its end"),
         ("every 1 to 2 months", "random interval of months"),
         ("every 5 to 10 minutes on Mondays", "cannot be combined with a random interval"),
+        ("every 5 minutes to 1 hour by the clock", "follows neither the clock"),
+        ("every 5 to 10 minutes, 5 times", "cannot be combined with a random interval"),
         ("every 36 hours at 10:30", "cannot be combined"),
         ("every 2 days at 10:30 on Mondays", "cannot be combined"),
     ],

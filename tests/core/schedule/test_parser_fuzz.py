@@ -16,6 +16,8 @@ SEEDS = [
     "CRON_TZ=Europe/Paris 0 9 * * *", "R5/2026-01-31T09:00:00Z/P1Y2M10DT2H30M", "2027-01-01T00:00:00+01:00",
     "every weekday at 9am in New York", "on the last friday of january and june at 17:30", "in 2 hours",
     "tomorrow at noon", "every 90 seconds from 2026-01-01T00:00:00Z until 2027-01-01T00:00:00Z",
+    "0 0 12 ? * 6-2 2027/3", "TZ=UTC 22-2 * l-3w * FRIDAY-mon", "@every 5d to 6d", "every 5 to 10 minutes in 2027",
+    "0 9 * * *; also every 2 days at 10:30; also P1D", "2030-01-01 18:33",
     'every second except "0-29 * * * * *", "30-59 0-58 * * * *" and 2026-12-24 to 2027-01-02',
 ]  # fmt: skip
 PIECES = st.sampled_from([piece for seed in SEEDS for piece in seed.split()])
@@ -33,6 +35,10 @@ def spliced(draw: st.DrawFn) -> str:
 @settings(max_examples=1_500)
 @given(text=st.one_of(st.text(max_size=300), ODD, MUTANTS, spliced()), dialect=st.sampled_from(DIALECTS))
 @example(text="," * 256, dialect="standard")
+@example(text=";" * 256, dialect="auto")
+@example(text="; also " * 3_000, dialect="auto")
+@example(text="; also" + " " * 20_000, dialect="auto")
+@example(text="0 0 0 31 11 ? " + ",".join(str(year) for year in range(1970, 2018)), dialect="quartz")
 @example(text="*/1," * 60, dialect="auto")
 @example(text="1-1" * 85, dialect="seconds")
 @example(text="and " * 64, dialect="words")

@@ -231,7 +231,7 @@ def parse_interval(text: str, *, zone: Zone, start_us: int | None = None) -> Per
             raise fault(f"has {len(parts)} part{'s' * (len(parts) != 1)}, expected 2 or 3")
         count = int(repeat.group(1)) if repeat.group(1) else None
     period_at = len(text) - len(parts[-1])
-    instants_us = [None if " " in part else parse_instant(part, zone) for part in parts]
+    instants_us = [None if any(map(str.isspace, part)) else parse_instant(part, zone) for part in parts]
     if len(parts) == 3:
         start_us = instants_us[1]
         if start_us is None:

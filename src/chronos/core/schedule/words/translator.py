@@ -177,6 +177,8 @@ def _interval(sentence: Sentence, amount: Period) -> str:
 
 def _random_interval(sentence: Sentence, shortest: Period, longest: Period) -> str:
     """Return ``@every 5m to 10m``. Days and weeks count as 24 hours each."""
+    if sentence.by_clock or sentence.interval_kind == "calendar":
+        raise sentence.error("amount", "has a random interval, which follows neither the clock nor the calendar")
     if shortest.months or longest.months:
         raise sentence.error("amount", "has a random interval of months or years, whose length varies", "use days")
     ends_us = [amount.days * DAY_S * SECOND_US + amount.us for amount in (shortest, longest)]
