@@ -23,7 +23,14 @@ from typing import Any
 import click
 
 from chronos.cli.config import config
-from chronos.cli.ctl.commands import jobs_actions, jobs_apply, jobs_backfill, jobs_create
+from chronos.cli.ctl.commands import (
+    jobs_actions,
+    jobs_apply,
+    jobs_backfill,
+    jobs_create,
+    jobs_export,
+    jobs_set,
+)
 from chronos.cli.ctl.commands.context import context
 from chronos.cli.ctl.commands.dead_letters import dlq
 from chronos.cli.ctl.commands.executions import executions
@@ -42,7 +49,7 @@ EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
 
 #: Modules that add verbs to the group of another module.
-VERBS = (jobs_apply, jobs_backfill, jobs_actions, jobs_create)
+VERBS = (jobs_apply, jobs_backfill, jobs_actions, jobs_create, jobs_export, jobs_set)
 #: The commands of ``chronosctl`` that need a server.
 NOUNS: tuple[click.Command, ...] = (
     *(jobs, executions, dlq, status, cluster, nodes, queues, namespaces, audit, tokens, users, context, login, logout),

@@ -150,8 +150,34 @@ class Seconds(click.ParamType[float]):
             self.fail(f'invalid duration "{value}"; use 30s, 5m or 1h30m', param, ctx)
 
 
-class Json(click.ParamType[Any]):
-    """A JSON value. ``@FILE`` reads it from a file, ``@-`` from stdin."""
+class Text(click.ParamType[Any]):
+    """A text. ``@FILE`` reads it from a file, ``@-`` from stdin."""
+
+    name = "text"
+
+    def read(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the text, or the content of the file that it names."""
+        if not value.startswith("@"):
+            return value
+        try:
+            with click.open_file(value[1:], encoding="utf-8") as file:
+                return str(file.read())
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or error
+            self.fail(f"{value[1:]} cannot be read: {reason}", param, ctx)
+
+
+class Secret(Text):
+    """Credentials, without the line end of their file."""
+
+    name = "secret"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return self.read(value, param, ctx).rstrip("\r\n")
+
+
+class Json(Text):
+    """A JSON value, or ``@FILE`` for one that is in a file."""
 
     name = "json"
 
@@ -160,14 +186,7 @@ class Json(click.ParamType[Any]):
             return value
         import json
 
-        text = value
-        if value.startswith("@"):
-            try:
-                with click.open_file(value[1:], encoding="utf-8") as file:
-                    text = file.read()
-            except (OSError, UnicodeDecodeError) as error:
-                reason = getattr(error, "strerror", None) or error
-                self.fail(f"{value[1:]} cannot be read: {reason}", param, ctx)
+        text = self.read(value, param, ctx)
         try:
             return json.loads(text)
         except ValueError as error:
