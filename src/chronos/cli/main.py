@@ -193,7 +193,7 @@ def chronosctl(**_: str | None) -> None:
 @click.argument("shell", type=click.Choice(("bash", "fish", "zsh")))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    """Print the script that completes commands, options, jobs and time zones in SHELL.
+    """Print the script that completes commands, options, jobs, executions and time zones in SHELL.
 
     \b
     For bash, in ~/.bashrc:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 FORMATS = ("table", "wide", "json", "jsonl", "yaml", "name")
 _SERVER_OPTIONS = ("server", "context", "namespace")
 _COMPLETION_TIMEOUT_S = 1.0
-_MAX_COMPLETIONS = 50
+MAX_COMPLETIONS = 50
 
 Command = Callable[..., Any]
 
@@ -119,8 +119,8 @@ def watch_options(command: Command) -> Command:
         click.option(
             "--interval",
             type=Seconds(),
-            default="1s",
-            show_default=True,
+            default=1.0,
+            show_default="1s",
             metavar="D",
             help="With --watch: the interval.",
         ),
@@ -203,12 +203,22 @@ def complete_job(ctx: click.Context, _: click.Parameter, incomplete: str) -> "li
     """Complete the name of a job, if the server can be reached."""
     from click.shell_completion import CompletionItem
 
+    def fetch(client: "ApiClient") -> "list[CompletionItem[Any]]":
+        page = client.get("jobs", prefix=incomplete, limit=MAX_COMPLETIONS, namespace=client.server.namespace)
+        return [CompletionItem(job["name"], help=job.get("description")) for job in page["items"]]
+
+    return complete_from_server(ctx, fetch)
+
+
+def complete_from_server(
+    ctx: click.Context, fetch: "Callable[[ApiClient], list[CompletionItem[Any]]]"
+) -> "list[CompletionItem[Any]]":
+    """Return what ``fetch`` returns, or nothing if it fails: a completion cannot show messages."""
     try:
         client = make_client(ctx, ctx.params, timeout_s=_COMPLETION_TIMEOUT_S)
         with client.explain_foreign_replies():
-            page = client.get("jobs", prefix=incomplete, limit=_MAX_COMPLETIONS, namespace=client.server.namespace)
-            return [CompletionItem(job["name"], help=job.get("description")) for job in page["items"]]
-    except click.ClickException:  # completion cannot show messages
+            return fetch(client)
+    except click.ClickException:
         return []
 
 
