@@ -20,11 +20,11 @@ from bench.bare_postgres import BarePostgres
 from bench.bare_sqlite import BareSqlite
 from bench.servers import postgres_server
 from chronos.assembly import make_store
+from chronos.core.admission_policy import GateSpec
 from chronos.core.config import Overlap
 from chronos.core.execution import Status
 from chronos.core.ids import scheduled_execution_id
 from chronos.core.job import JobSpec, ScheduleSpec, Target, Task
-from chronos.core.policy import GateSpec
 from chronos.core.reasons import ReasonCode
 from chronos.store.commands import (
     Admit,

@@ -5,7 +5,6 @@
 """
 
 import os
-import shutil
 import signal
 
 import pytest
@@ -20,6 +19,7 @@ from tests.support.databases import (
     prepared,
     prepared_url,
 )
+from tests.support.programs import find_program
 
 # Fixtures of the whole suite. They are imported only here: a second import would start the same server twice.
 __all__ = [
@@ -44,5 +44,5 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip a test if one of its programs is missing."""
     for mark in item.iter_markers("needs"):
-        if missing := [program for program in mark.args if shutil.which(program) is None]:
+        if missing := [program for program in mark.args if find_program(program) is None]:
             pytest.skip(f"needs {' and '.join(missing)}")

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from chronos.sdk.group import Group, Task
     from chronos.sdk.info import JobInfo, RunFailed, RunInfo, SpanInfo, TaskInfo
     from chronos.sdk.job import Job, JobHandle
-    from chronos.sdk.run import Run
+    from chronos.sdk.run_handle import Run
 
 _MODULE_BY_NAME = {
     "Chronos": "chronos.sdk.app",
@@ -44,7 +44,7 @@ _MODULE_BY_NAME = {
     "JobHandle": "chronos.sdk.job",
     "JobInfo": "chronos.sdk.info",
     "NotFound": "chronos.errors",
-    "Run": "chronos.sdk.run",
+    "Run": "chronos.sdk.run_handle",
     "RunFailed": "chronos.sdk.info",
     "RunInfo": "chronos.sdk.info",
     "Schedule": "chronos.core.schedule.schedule",

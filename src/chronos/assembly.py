@@ -198,7 +198,7 @@ def make_engine(
 
     engine = Engine(store, clock=clock, options=options, runners=runners, functions=functions, defaults=defaults)
     event_log = EventLog(engine.job_name, logger)
-    engine.on_event(event_log.watch, *logged, wants_routine=event_log.wants_routine)
+    engine.on_event(event_log.log_event, *logged, wants_routine=event_log.wants_routine)
     return engine
 
 

@@ -10,7 +10,7 @@ import pytest
 from chronos.api import ApiOptions
 from chronos.api.errors import Malformed, TooManyRequests
 from chronos.api.json_body import MAX_DEPTH, read_json
-from chronos.api.rate_limits import RateLimit, RecentClients
+from chronos.api.rate_limits import RateLimit, RecentlyUsedMap
 from chronos.core.calendar import SECOND_US
 from tests.support.api_server import V1, World, in_world, shape
 
@@ -350,7 +350,7 @@ def test_a_token_bucket_refills() -> None:
 
 
 def test_remembered_clients_are_bounded() -> None:
-    recent: RecentClients[int] = RecentClients(3)
+    recent: RecentlyUsedMap[int] = RecentlyUsedMap(3)
     for number in range(5):
         recent.put(number, number)
     assert len(recent) == 3

@@ -40,7 +40,7 @@ def test_work_of_a_frozen_node_is_taken_over_and_its_late_outcomes_are_refused(
         for name in ("a", "b", "a"):
             await cluster.wait_until(lambda: len(cluster.running()) >= JOBS // 2, "enough jobs run")
             before = {node.number for node in await cluster.store.nodes() if node.name == name}
-            held = await cluster.store.held_by(max(before))
+            held = await cluster.store.running_on(max(before))
 
             async def is_taken_over(held: list[Execution] = held) -> bool:
                 ended = {run.execution for run in cluster.runs() if run.end_s is not None}

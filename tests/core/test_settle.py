@@ -9,9 +9,9 @@ from chronos.core.config import UNLIMITED, Delivery, Mode, OnFailure, Retry
 from chronos.core.execution import Status, TaskStatus
 from chronos.core.job import Task
 from chronos.core.outcome import Canceled, Failed, Lost, Outcome, Released, Succeeded, TimedOut
-from chronos.core.policy import retry_delay_us
 from chronos.core.reasons import ReasonCode
-from chronos.core.settle import MAX_ERROR, end_running_tasks, wake_tasks
+from chronos.core.retry_policy import retry_delay_us
+from chronos.core.settle import MAX_ERROR_CHARS, end_running_tasks, wake_tasks
 from chronos.errors import Invalid
 from tests.support.settle_driver import BAD, OK, ONCE, OWN_CONTINUE, T0, TARGET, Run, attempt, job, task
 
@@ -241,8 +241,8 @@ def test_a_lost_attempt_counts_and_is_retried_at_once() -> None:
 
 
 def test_errors_are_bounded() -> None:
-    run = Run(job("a", retry=ONCE)).end("a", Failed(error="x" * 10 * MAX_ERROR))
-    assert len(run.state("a").error) == MAX_ERROR
+    run = Run(job("a", retry=ONCE)).end("a", Failed(error="x" * 10 * MAX_ERROR_CHARS))
+    assert len(run.state("a").error) == MAX_ERROR_CHARS
     assert run.step.end is not None
     assert len(run.step.end.reason.message) < 300
 
@@ -252,7 +252,9 @@ def test_errors_are_bounded() -> None:
 
 def test_tasks_of_a_dead_node_are_retried_by_the_next_claim() -> None:
     layout = job("a", "b", mode=Mode.PARALLEL)
-    step = end_running_tasks(layout, Run(layout).step.group, Lost(), T0 + 40 * SECOND_US, alive_us=T0 + 10 * SECOND_US)
+    step = end_running_tasks(
+        layout, Run(layout).step.group, Lost(), T0 + 40 * SECOND_US, worked_until_us=T0 + 10 * SECOND_US
+    )
     assert (step.start, step.asleep, step.wake_us) == ((), True, T0 + 40 * SECOND_US)
     assert step.group.worked_us == 10 * SECOND_US
     taken = wake_tasks(layout, step.group, T0 + 41 * SECOND_US)

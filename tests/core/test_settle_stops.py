@@ -121,7 +121,7 @@ def test_an_outcome_of_a_task_that_does_not_run_is_rejected() -> None:
 
 def test_a_replay_keeps_the_results_of_succeeded_tasks() -> None:
     layout = job("a", "b", "c")
-    step = begin(layout, T0, done={"a": 41})
+    step = begin(layout, T0, carried={"a": 41})
     assert [start.task for start in step.start] == ["b"]
     assert step.group.tasks[0].result == 41
 

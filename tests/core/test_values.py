@@ -1,17 +1,15 @@
-"""Ids, statuses, settings and policy."""
+"""Ids, statuses and settings."""
 
 from itertools import product
 from uuid import UUID, uuid5
 
 import msgspec
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from chronos.core import ids
 from chronos.core.config import (
     DEFAULTS,
-    UNLIMITED,
     Concurrency,
     Mode,
     OnFailure,
@@ -25,15 +23,6 @@ from chronos.core.config import (
 )
 from chronos.core.execution import TASK_TRANSITIONS, TRANSITIONS, Cause, Status, TaskStatus, is_allowed_transition
 from chronos.core.job import JobSpec, ScheduleSpec, Target, Task
-from chronos.core.policy import (
-    AdmissionVerdict,
-    admit,
-    build_gate_spec,
-    has_attempts_left,
-    is_held,
-    rank,
-    retry_delay_us,
-)
 from chronos.core.reasons import Reason, ReasonCode
 
 JOB = ids.job_id("default", "report", 1)
@@ -112,6 +101,12 @@ def test_ids_of_scheduled_and_dependency_runs_never_change() -> None:
     assert ids.requested_execution_id(JOB, Cause.DEPENDENCY, T0, bytes(16)).hex() == "01a3185c50008a24a64fc1fc0dcae108"
 
 
+def test_ids_of_many_jobs_equal_single_ids() -> None:
+    jobs = [("default", "a", 1), ("other", "ä", 2), ("default", "b" * 200, 10**9)]
+    assert ids.job_ids(jobs) == [ids.job_id(*job) for job in jobs]
+    assert ids.job_ids([]) == []
+
+
 # --- statuses
 
 
@@ -184,78 +179,3 @@ SETTINGS = st.builds(
 def test_merging_is_associative(a: Settings, b: Settings, c: Settings) -> None:
     assert merge(merge(a, b), c) == merge(a, merge(b, c))
     assert resolve_settings(a, b, c) == resolve_settings(merge(a, b), c)
-
-
-# --- decisions
-
-
-@pytest.mark.parametrize("held", [False, True])
-@pytest.mark.parametrize("key_full", [False, True])
-@pytest.mark.parametrize("requested", [False, True])
-@pytest.mark.parametrize("overlap", list(Overlap))
-def test_admission_runs_queues_skips_or_refuses(overlap: Overlap, requested: bool, key_full: bool, held: bool) -> None:
-    for limit, queue_max, active, queued in product((0, 1, 2), (0, 1, 2), (0, 1, 2), (0, 1, 2)):
-        verdict = admit(
-            overlap=overlap,
-            limit=limit,
-            queue_max=queue_max,
-            active=active,
-            queued=queued,
-            requested=requested,
-            key_full=key_full,
-            held=held,
-        )
-        fits = limit == UNLIMITED or active < limit
-        max_queued = queue_max if not held else limit + queue_max - active if limit else queued + 1
-        room = queued < max_queued or (overlap is Overlap.REPLACE and queued == 0)
-        if fits and not key_full and not held:
-            assert verdict is AdmissionVerdict.RUN
-        elif overlap is Overlap.SKIP and not requested and (queued > 0 or not fits):
-            assert verdict is AdmissionVerdict.SKIP_OVERLAP
-        elif room:
-            assert verdict is AdmissionVerdict.QUEUE
-        else:
-            assert verdict is (AdmissionVerdict.REFUSE if requested else AdmissionVerdict.SKIP_FULL)
-
-
-def test_a_pause_holds_automatic_and_earlier_executions() -> None:
-    requested = {Cause.MANUAL, Cause.REPLAY, Cause.BACKFILL}
-    for cause in Cause:
-        assert is_held(cause, before=False) is (cause not in requested)
-        assert is_held(cause, before=True) is (cause is not Cause.MANUAL)
-
-
-def test_a_limit_applies_only_under_allow() -> None:
-    limited = Settings(concurrency=Concurrency(limit=4, key="{{ payload.tenant }}"))
-    allowed = build_gate_spec(resolve_settings(limited, Settings(overlap=Overlap.ALLOW)), "lane")
-    assert (allowed.limit, allowed.keyed, allowed.lane) == (UNLIMITED, True, "lane"), "the limit applies per key"
-    assert build_gate_spec(resolve_settings(limited), "lane").limit == 1
-
-
-def test_a_step_of_priority_equals_a_minute_of_waiting() -> None:
-    assert rank(T0, 6) == rank(T0 - 60_000_000, 5)
-
-
-def test_backoff_grows_to_its_cap_with_a_little_jitter() -> None:
-    effective = resolve_settings(
-        Settings(retry=Retry(initial_us=1_000_000, multiplier=2.0, max_us=60_000_000, jitter=0.1))
-    )
-    delays = [retry_delay_us(effective, n, ids.attempt_id(JOB, "t", n)) for n in range(1, 2000)]
-    for n, delay in enumerate(delays, 1):
-        base = min(2 ** min(n - 1, 40), 60) * 1_000_000
-        assert base <= delay <= base * 1.1
-    assert len(set(delays[10:])) > 1_000
-    exact = resolve_settings(Settings(retry=Retry(jitter=0.0)))
-    assert [retry_delay_us(exact, n, JOB) for n in (1, 2, 3)] == [1_000_000, 2_000_000, 4_000_000]
-
-
-def test_max_attempts_limits_the_attempts() -> None:
-    assert [has_attempts_left(resolve_settings(), n) for n in (1, 2, 3)] == [True, True, False]
-    assert has_attempts_left(resolve_settings(Settings(retry=Retry(max_attempts=UNLIMITED))), 10**6)
-    assert not has_attempts_left(resolve_settings(Settings(retry=Retry(max_attempts=1))), 1)
-
-
-def test_ids_of_many_jobs_equal_single_ids() -> None:
-    jobs = [("default", "a", 1), ("other", "ä", 2), ("default", "b" * 200, 10**9)]
-    assert ids.job_ids(jobs) == [ids.job_id(*job) for job in jobs]
-    assert ids.job_ids([]) == []

@@ -6,21 +6,21 @@ from pathlib import Path
 
 import pytest
 
-from chronos.declarative import instance
+from chronos.declarative import scheduler_engine
 
 
 @pytest.fixture
 def rare_housekeeping(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the node do its periodic work rarely, so that virtual days pass quickly. Instants stay exact."""
     options = replace(
-        instance.OPTIONS,
+        scheduler_engine.OPTIONS,
         tick_s=600,
         lookahead_s=1_200,
         heartbeat_s=3_600,
         heartbeat_timeout_s=36_000,
         reaper_s=3_600,
     )
-    monkeypatch.setattr(instance, "OPTIONS", options)
+    monkeypatch.setattr(scheduler_engine, "OPTIONS", options)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from chronos.core.calendar import from_us, to_us
-from chronos.declarative import instance
+from chronos.declarative import scheduler_engine
 from chronos.declarative.posix_cron import parse_cron_expression, to_schedule_spec
 from tests.support.declarative_app import MINUTE, SchedulerHost, simulate
 
@@ -109,14 +109,14 @@ def test_occurrences_of_a_year_match_the_standard_library(zone: str) -> None:
 @pytest.mark.parametrize("zone", ["Europe/Berlin", "America/New_York"])
 def test_a_year_of_runs_on_the_engine(zone: str, monkeypatch: pytest.MonkeyPatch) -> None:
     options = replace(
-        instance.OPTIONS,
+        scheduler_engine.OPTIONS,
         tick_s=43_200,
         lookahead_s=90_000,
         heartbeat_s=43_200,
         heartbeat_timeout_s=432_000,
         reaper_s=43_200,
     )
-    monkeypatch.setattr(instance, "OPTIONS", options)
+    monkeypatch.setattr(scheduler_engine, "OPTIONS", options)
 
     async def scenario(host: SchedulerHost) -> None:
         await host.run_for([host.task(cron="30 * * * *"), host.task("b", "30 2 * * *")], timedelta(days=365))

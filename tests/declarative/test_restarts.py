@@ -11,8 +11,8 @@ from chronos.declarative import (
     DeclaredTaskState,
     SchedulerInitializationCompleted,
     TaskRunFailed,
-    instance,
     read_states,
+    scheduler_engine,
 )
 from chronos.engine.options import EngineOptions
 from chronos.testing.clock import VirtualClock
@@ -378,7 +378,7 @@ def test_a_scheduler_on_another_machine_is_detected_by_missing_heartbeats(
     database = apsw.Connection(str(tmp_path / "tasks.db"))  # sqlite3 would be another copy of SQLite in this process
     database.execute("update node set labels = json_set(labels, '$.\"chronos/world\"', 'another')")
     database.close()
-    monkeypatch.setattr(instance, "OPTIONS", EngineOptions(grace_s=1e9))
+    monkeypatch.setattr(scheduler_engine, "OPTIONS", EngineOptions(grace_s=1e9))
     simulate(scenario, url, start=FRIDAY + HOUR)
 
 

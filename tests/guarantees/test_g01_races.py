@@ -96,7 +96,9 @@ async def prepare(url: str, rows: dict[str, dict[str, object]]) -> None:
     await store.open()
     world = StoreFixture(store)
     await world.start_node("starter")
-    await store.apply(SaveJobs(rows=tuple(world.row(name, **options) for name, options in rows.items()), now_us=T0))
+    await store.apply(
+        SaveJobs(rows=tuple(world.build_job_row(name, **options) for name, options in rows.items()), now_us=T0)
+    )
     await store.close()
 
 
@@ -128,7 +130,7 @@ async def check_started_once(url: str, started: list[str], *, killed: int = 0) -
     assert await store.verify() == []
     # Other nodes take over the executions of killed racers, so nothing is lost.
     for node in await store.nodes():
-        held = await store.held_by(node.number)
+        held = await store.running_on(node.number)
         rows = tuple(
             ReapRow(
                 *(e.id, e.job, e.token, Status.READY, ReasonCode.WORKER_LOST, 2),
@@ -167,7 +169,7 @@ def test_the_same_creation_sent_to_several_servers_creates_one_job(prepared_url:
         stores = [make_store(url) for _ in range(4)]
         for store in stores:
             await store.open()
-        row = StoreFixture(stores[0]).row
+        row = StoreFixture(stores[0]).build_job_row
         for n in range(10):
             command = SaveJobs(rows=(row(f"job-{n}", expect=NEW),), now_us=T0 + n, idempotency=f"k{n}")
             answers = await asyncio.gather(*(store.apply(command) for store in stores))

@@ -113,16 +113,16 @@ async def test_g5_a_node_that_sends_a_heartbeat_in_time_keeps_its_work(world: Wo
             one.link.cut = False
         return False
 
-    held_by = world.store.held_by
+    running_on = world.store.running_on
 
     async def held(node: int) -> list[Any]:
-        answer = await held_by(node)
+        answer = await running_on(node)
         one.link.cut = False
         one.engine.node.beat_soon()
         await world.advance(0.5)
         return answer
 
-    two.link.held_by = held  # type: ignore[attr-defined]
+    two.link.running_on = held  # type: ignore[attr-defined]
     two.link.refuses = beat_first
     await world.advance(20)
     assert reaps, "it was believed dead"
@@ -176,17 +176,17 @@ async def test_only_one_of_two_nodes_reports_a_takeover_at_the_same_time(world: 
     both = asyncio.Event()
 
     def wait_for_other_watcher(watcher: NodeOfWorld) -> None:
-        held_by = watcher.link.held_by
+        running_on = watcher.link.running_on
 
         async def held(node: int) -> list[Any]:
-            answer: list[Any] = await held_by(node)
+            answer: list[Any] = await running_on(node)
             reaped.append(node)
             if len(reaped) == 2:
                 both.set()
             await both.wait()
             return answer
 
-        watcher.link.held_by = held  # type: ignore[attr-defined]
+        watcher.link.running_on = held  # type: ignore[attr-defined]
 
     for watcher in watchers:
         wait_for_other_watcher(watcher)
@@ -206,18 +206,18 @@ async def test_g5_a_node_that_joins_during_a_takeover_keeps_its_work(world: Worl
     watcher = await world.node("watcher", works=False, **OPTIONS)
     await world.advance(3)
     await dead.crash()
-    held_by = world.store.held_by
+    running_on = world.store.running_on
     joined: list[NodeOfWorld] = []
 
     async def held(node: int) -> list[Any]:
-        answer = await held_by(node)
+        answer = await running_on(node)
         if not joined:
             joined.append(await world.node("new", **OPTIONS))
             await world.job("work", schedule="now", retry=RETRY_OFTEN)
             await world.advance(TIMEOUT_S + 2)
         return answer
 
-    watcher.link.held_by = held  # type: ignore[attr-defined]
+    watcher.link.running_on = held  # type: ignore[attr-defined]
     await world.advance(25)
     assert joined
     assert (len(work.starts), work.cut) == (1, [])

@@ -21,7 +21,7 @@ async def test_g5_no_overlap(world: World, overlap: str) -> None:
     await check_no_overlap(world, saved.job_id, 50)
     frozen.link.thaw()
     await check_no_overlap(world, saved.job_id, 20)
-    busy = [node for node in world.nodes if node.engine.busy]
+    busy = [node for node in world.nodes if node.engine.running_count]
     if busy:
         await busy[0].crash()
     await check_no_overlap(world, saved.job_id, 60)

@@ -45,6 +45,6 @@ async def test_g6_a_thawed_node_returns_with_a_new_number(world: World) -> None:
     zombie.link.thaw()
     await world.advance(5)
     assert zombie.number not in (0, number)
-    assert zombie.engine.busy == 0
+    assert zombie.engine.running_count == 0
     alive = [node.number for node in await world.store.nodes() if node.stopped_us is None]
     assert sorted(alive) == sorted(node.number for node in world.nodes)

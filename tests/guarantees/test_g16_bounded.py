@@ -15,7 +15,7 @@ async def test_g16_bounded(world: World) -> None:
     for _ in range(500):
         await world.executions.trigger("work")
     await world.advance(5)
-    assert (work.most, node.engine.busy) == (10, 10)
+    assert (work.most, node.engine.running_count) == (10, 10)
     for name in ("long-error", "large-result"):
         await world.job(name, schedule="now", retry={"max_attempts": 1}, priority=10)
     await world.advance(30)

@@ -58,7 +58,7 @@ def log_events(*events: Event, level: str = "debug") -> list[dict[str, Any]]:
     with logged(level=level) as stream:
         watcher = EventLog({JOB: ("default", "nightly")}.get)
         for event in events:
-            watcher.watch(event)
+            watcher.log_event(event)
     return lines(stream)
 
 
@@ -231,7 +231,7 @@ def test_left_out_lines_are_reported_without_another_event(monkeypatch: pytest.M
     async def storm() -> None:
         watcher = EventLog({JOB: ("default", "nightly")}.get)
         for at_us in range(LINES_PER_SUBJECT + 5):
-            watcher.watch(failed(1 + at_us))
+            watcher.log_event(failed(1 + at_us))
         await reported.wait()
 
     class ReportHandler(logging.Handler):

@@ -61,7 +61,7 @@ def measure(
     async def render() -> bytes:
         metrics = Metrics(make_store("sqlite://"), SystemClock(), name_of=names, per_job=per_job)
         for event in events:
-            metrics.watch(event)
+            metrics.count_event(event)
         metrics.observe_commit(20, 0.004)
         metrics.count_recovered_jobs(3)
         return metrics.render()

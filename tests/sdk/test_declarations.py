@@ -132,7 +132,7 @@ def test_without_a_schedule_it_runs_when_it_is_asked() -> None:
     app.job(name="second", after=first)(plain)
     app.job(name="third", after=["second", {"job": "plain", "on": "failure"}])(plain)
     assert get_spec(app, "plain").schedule is None
-    assert not app._runtime.declared.jobs["plain"].immediate
+    assert not app._runtime.declared.jobs["plain"].runs_on_creation
     assert [(one.job, one.on) for one in get_spec(app, "third").after] == [
         ("second", UpstreamCondition.SUCCESS),
         ("plain", UpstreamCondition.FAILURE),
@@ -372,3 +372,24 @@ def test_features_that_do_not_exist_yet_are_refused() -> None:
     with pytest.raises(Invalid, match="Chronos does not support secrets yet; write the value itself"):
         app.webhook("hook", "https://a.example", every="1h", headers={"X-Key": "{{ secret.KEY }}"})
     assert not app.scheduled_jobs()
+
+
+def test_several_expressions_are_one_schedule(caplog: pytest.LogCaptureFixture) -> None:
+    app = Chronos("sqlite://")
+    app.job(cron=["0 9 * * *", "*/90 * * * *"], name="crons")(plain)
+    app.job(schedule=("@daily", "Mondays at 17:30"), name="mixed")(plain)
+    app.job(at="2030-01-01 18:33", name="once")(plain)
+    app.job(every="5m to 10m", name="random")(plain)
+    with pytest.raises(Invalid, match=r"cron\.1: cron field"):
+        app.job(cron=["0 9 * * *", "0 25 * * *"], name="wrong")(plain)
+    infos = {job.name: job.schedule for job in app.all_jobs()}
+    assert infos == {
+        "crons": "0 9 * * *; also */90 * * * *",
+        "mixed": "@daily; also Mondays at 17:30",
+        "once": "2030-01-01 18:33",
+        "random": "@every 5m to 10m",
+    }
+    assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
+        'job "crons": minute "*/90" has a step beyond its range, so it is only 0; for an interval, write "@every 90m"'
+    ]
+    app.stop()

@@ -48,7 +48,7 @@ def test_jobs_and_tasks_use_a_target_of_another_package(app: Chronos) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "does", "message"),
+    ("kind", "options", "message"),
     [
         ("pigeon", {}, r"pigeon\.loft is missing"),
         ("pigeon", None, r"pigeon\.loft is missing"),
@@ -56,6 +56,6 @@ def test_jobs_and_tasks_use_a_target_of_another_package(app: Chronos) -> None:
         ("falcon", {}, "falcon"),
     ],
 )
-def test_wrong_options_of_a_target_are_refused(app: Chronos, kind: str, does: Any, message: str) -> None:
+def test_wrong_options_of_a_target_are_refused(app: Chronos, kind: str, options: Any, message: str) -> None:
     with pytest.raises(Invalid, match=f"(?s)job news: .*{message}"):
-        app.target("news", kind, does)
+        app.target("news", kind, options)

@@ -139,7 +139,7 @@ def test_doctor_passes_before_and_after_the_first_start(tmp_path: Path, start: S
             break
     assert result.returncode == 0
     assert "✓ store: chronos-data/chronos.db, 1 jobs" in result.stdout
-    assert "✓ store counters: match the stored rows" in result.stdout
+    assert "✓ store consistency: no violations" in result.stdout
     assert "✓ clock: it is 20" in result.stdout
     assert "is used by a Chronos server that is ready" in result.stdout
 

@@ -29,7 +29,10 @@ def test_an_unreadable_job_does_not_stop_the_others(start: Callable[..., Process
     store.close()
 
     told = run(tmp_path, "doctor", "--store", "sqlite:///chronos-data/chronos.db")
-    assert 'job "bad"' in told.stdout
+    assert told.returncode == 1
+    assert "✓ store consistency: no violations" in told.stdout
+    assert "✗ jobs: 1 stored job (default/bad) cannot be read: " in told.stdout
+    assert "replace it, roll it back or delete it" in told.stdout
     second = start(**LIVELY).ready()
     assert second.get("/readyz")[0] == 200
     ran = len(second.read("/api/v1/jobs/good/executions")["items"])

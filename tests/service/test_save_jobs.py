@@ -5,7 +5,7 @@ from typing import Any
 from chronos.core.config import NOTHING_SET
 from chronos.core.job import JobState
 from chronos.service.save_jobs import CHUNK, SavedJob
-from chronos.service.save_plan import BatchPlanner, plan_save
+from chronos.service.save_plan import PlanCache, plan_save
 from chronos.service.serializers import InvalidJob, JobReader
 from tests.support.service_world import CHECKS, HOUR_US, START_US, World, in_world, shape
 
@@ -98,7 +98,7 @@ def test_a_chain_of_jobs_may_be_given_in_reverse() -> None:
 
 def test_shared_plans_equal_individual_ones() -> None:
     """Independent of the order of instants and of the jobs planned before."""
-    reader, planner = JobReader(CHECKS), BatchPlanner(NOTHING_SET)
+    reader, cache = JobReader(CHECKS), PlanCache(NOTHING_SET)
     schedules = ["0 * * * *", "@every 7m", "H * * * *", "2027-01-01T00:00:20Z", "30 9 * * 1-5", "R3/PT1H"]
     jobs = [shape(f"{name}-{n}", schedule=text) for n, text in enumerate(schedules) for name in ("a", "b")]
     jobs += [{**jobs[0], "overlap": "queue"}, {**jobs[0], "queue": "slow"}, {**jobs[2], "jitter": "5m"}]
@@ -107,14 +107,14 @@ def test_shared_plans_equal_individual_ones() -> None:
             draft = reader.read(job)
             alone, together = (
                 _prepared(draft, now_us, None),
-                _prepared(draft, now_us, planner),
+                _prepared(draft, now_us, cache),
             )
             assert alone == together
 
 
-def _prepared(draft: Any, now_us: int, planner: BatchPlanner | None) -> Any:
+def _prepared(draft: Any, now_us: int, cache: PlanCache | None) -> Any:
     try:
-        one = plan_save(draft, None, defaults=NOTHING_SET, now_us=now_us, planner=planner)
+        one = plan_save(draft, None, defaults=NOTHING_SET, now_us=now_us, cache=cache)
     except InvalidJob as error:
         return str(error)
     assert one.state is JobState.ACTIVE

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
 
+from chronos.core.admission_policy import build_gate_spec
 from chronos.core.calendar import from_us, to_us
 from chronos.core.config import (
     DAY_US,
@@ -27,7 +28,6 @@ from chronos.core.config import (
 from chronos.core.job import JobSpec, ScheduleSpec, Target, Task, UpstreamCondition, UpstreamJob
 from chronos.core.lane import build_lane
 from chronos.core.planner import activate_schedule
-from chronos.core.policy import build_gate_spec
 from chronos.store.commands import JobRow
 from tests.support import brute_force_cron as brute
 

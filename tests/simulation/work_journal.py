@@ -113,7 +113,7 @@ class WorkJournal:
             token, newest = rows[id_].token, self.history.tokens.get(id_, 0)
             note = SettledNote(execution=id_, token=token, newest=newest, status=rows[id_].status, at_s=_now_s())
             self.history.settled.setdefault(id_, note)
-        self._record_claims(answer.taken, machine)
+        self._record_claims(answer.started_successors, machine)
 
     def _record_claims(self, rows: Sequence[Claimed], machine: str) -> None:
         for row in rows:

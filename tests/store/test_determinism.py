@@ -35,7 +35,7 @@ from chronos.store.commands import (
     Wake,
 )
 from chronos.store.sql.sqlite.store import SqliteStore
-from chronos.testing.conformance.fixture import SECOND, StoreFixture
+from chronos.testing.conformance.fixture import SECOND_US, StoreFixture
 from tests.store.test_state_machine import run_machine
 from tests.support.command_recorder import digest
 
@@ -84,7 +84,7 @@ class ConcurrentClients:
             await send(self.world.tick(self.dice.randrange(3_000)))
 
     async def save(self, now_us: int) -> None:
-        row = self.world.row(
+        row = self.world.build_job_row(
             f"j{self.dice.randrange(12)}",
             overlap=self.dice.choice(list(Overlap)),
             keyed=self.dice.random() < 0.2,
@@ -97,7 +97,7 @@ class ConcurrentClients:
 
     async def save_many(self, now_us: int) -> None:
         names = [f"many-{next(self.numbers)}" for _ in range(self.dice.choice([1, 3, 120]))]
-        rows = tuple(self.world.row(name, next_us=now_us + SECOND, tags={"a": "b"}) for name in names)
+        rows = tuple(self.world.build_job_row(name, next_us=now_us + SECOND_US, tags={"a": "b"}) for name in names)
         self.jobs += [saved.id for saved in await self.store.apply(SaveJobs(rows=rows, now_us=now_us))]
 
     async def switch(self, now_us: int) -> None:
@@ -108,13 +108,13 @@ class ConcurrentClients:
             await self.store.apply(SetJobState(job=job, state=state, now_us=now_us, next_us=now_us))
 
     async def admit(self, now_us: int) -> None:
-        due = await self.store.due(now_us + 2 * SECOND, 60)
+        due = await self.store.due(now_us + 2 * SECOND_US, 60)
         rows = tuple(
             AdmitRow(
-                *(gate.job, gate.version, gate.next_us, gate.next_us + SECOND),
+                *(gate.job, gate.version, gate.next_us, gate.next_us + SECOND_US),
                 scheduled_execution_id(gate.job, gate.next_us),
-                *(gate.next_us, self.dice.random() < 0.6, gate.careful),
-                *((self.dice.choice(KEYS), 1) if gate.careful else (None, 0)),
+                *(gate.next_us, self.dice.random() < 0.6, gate.needs_gate_lock),
+                *((self.dice.choice(KEYS), 1) if gate.needs_gate_lock else (None, 0)),
             )
             for gate in self.dice.sample(due, min(20, len(due)))
         )
@@ -148,7 +148,7 @@ class ConcurrentClients:
         settled = await self.store.apply(
             Settle(rows=rows, node=self.world.node, now_us=now_us, take=2, take_lanes=(1, 2))
         )
-        self.runs += [(row.id, row.job, row.token) for row in settled.taken]
+        self.runs += [(row.id, row.job, row.token) for row in settled.started_successors]
 
     async def suspend(self, now_us: int) -> None:
         if self.runs:
@@ -169,7 +169,7 @@ def test_replaying_concurrent_clients_gives_the_same_rows(tmp_path: Path, seed: 
         await store.open()
         clients = ConcurrentClients(store, seed)
         await clients.world.start_node()
-        await clients.save_many(clients.world.now)
+        await clients.save_many(clients.world.now_us)
         for _ in range(12):
             await asyncio.gather(*(clients.act() for _ in range(30)))
         assert await store.verify() == []

@@ -362,7 +362,7 @@ def test_settlements_merge_and_each_gets_its_own_answer() -> None:
 
 
 def test_new_jobs_merge_and_changes_of_jobs_do_not() -> None:
-    row = StoreFixture(SqliteStore()).row
+    row = StoreFixture(SqliteStore()).build_job_row
     commands: list[Command[Any]] = [
         SaveJobs(rows=(row("a", expect=NEW),), now_us=1),
         SaveJobs(rows=(row("b", expect=NEW), row("c", expect=NEW)), now_us=2),

@@ -50,8 +50,8 @@ SKIP = RecordSkip(
 )
 
 
-def admit(*, careful: bool = False) -> Admit:
-    row = AdmitRow(JOB, 1, 0, 1, JOB, 0, claim=True, careful=careful)
+def admit(*, needs_gate_lock: bool = False) -> Admit:
+    row = AdmitRow(JOB, 1, 0, 1, JOB, 0, claim=True, needs_gate_lock=needs_gate_lock)
     return Admit(rows=(row,), node=1, now_us=0, request=bytes(16))
 
 
@@ -64,7 +64,7 @@ def test_a_command_gives_a_hint_when_it_leaves_work() -> None:
         (admit(), admitted(Status.RUNNING), NO_HINT),
         (admit(), admitted(Status.READY), Hint.READY),
         (admit(), admitted(Status.QUEUED), NO_HINT),
-        (admit(careful=True), admitted(Status.QUEUED), Hint.CANCEL | Hint.OUTBOX),
+        (admit(needs_gate_lock=True), admitted(Status.QUEUED), Hint.CANCEL | Hint.OUTBOX),
         (SETTLE, Settled([JOB], [], 0), NO_HINT),
         (SETTLE, Settled([JOB], [], 1), Hint.READY),
         (SETTLE, Settled([JOB], [], 0, 1), Hint.OUTBOX),

@@ -14,7 +14,7 @@ async def due(store: Store, until_us: int) -> list[DueGate]:
 def plain(answer: Any) -> Any:
     """The result of a command, sorted."""
     if isinstance(answer, Settled):
-        return Settled(sorted(answer.settled), sorted(answer.taken), answer.woken)
+        return Settled(sorted(answer.settled), sorted(answer.started_successors), answer.woken)
     if (
         isinstance(answer, list)
         and answer

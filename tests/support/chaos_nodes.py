@@ -20,7 +20,7 @@ from chronos.assembly import Service, collect_target_checks, make_runners, make_
 from chronos.clock import SystemClock
 from chronos.core.calendar import rfc3339
 from chronos.core.execution import Attempt, Execution, Span
-from chronos.runners.command.supervisor import descendants
+from chronos.runners.command.supervisor import list_descendants
 from chronos.runners.python.function_registry import FunctionRegistry
 from chronos.service.job_state import StateChange
 from chronos.store.contract import ExecutionFilter, JobFilter, Store
@@ -52,7 +52,9 @@ class Node:
 
     def record_children(self) -> None:
         """Note its current descendants."""
-        self.children = {pid: started for pid in descendants(self.process.pid) if (started := _read_start_time(pid))}
+        self.children = {
+            pid: started for pid in list_descendants(self.process.pid) if (started := _read_start_time(pid))
+        }
 
     def list_surviving_children(self) -> list[str]:
         """The noted descendants that still run."""

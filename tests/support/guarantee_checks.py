@@ -35,5 +35,5 @@ async def check_no_overlap(world: World, job: bytes, seconds: float, step_s: flo
 
 def find_busy_node(world: World) -> NodeOfWorld:
     """The one node that runs something."""
-    [node] = [node for node in world.nodes if node.alive and node.engine.busy]
+    [node] = [node for node in world.nodes if node.alive and node.engine.running_count]
     return node

@@ -63,7 +63,7 @@ class Racer:
             batch, mine = mine[:7], mine[7:]
             rows = tuple(SettleRow(*run, Status.SUCCEEDED, ReasonCode.SUCCEEDED, None, T0) for run in batch)
             settled = await self._store.apply(Settle(rows=rows, node=self._node, now_us=T0, take=2, take_lanes=lanes))
-            mine += [(run.id, run.job, run.token) for run in settled.taken]
+            mine += [(run.id, run.job, run.token) for run in settled.started_successors]
             if not due and not mine and not claimed:
                 return
 
@@ -72,7 +72,7 @@ class Racer:
             AdmitRow(
                 *(d.job, d.version, d.next_us, d.next_us + gap_us, scheduled_execution_id(d.job, d.next_us), d.next_us),
                 claim,
-                d.careful,
+                d.needs_gate_lock,
             )
             for d in due
         )

@@ -9,11 +9,11 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, initialize, precondition, rule
 
+from chronos.core.admission_policy import GateSpec, is_held
 from chronos.core.config import Overlap
 from chronos.core.execution import AttemptStatus, Cause, Execution, Span, Status
 from chronos.core.ids import key_gate_id, requested_execution_id, scheduled_execution_id, span_id
 from chronos.core.job import JobSpec, JobState, ScheduleSpec, UpstreamJob
-from chronos.core.policy import GateSpec, is_held
 from chronos.core.reasons import Reason, ReasonCode
 from chronos.store.commands import (
     AckOutbox,
@@ -171,8 +171,8 @@ class StoreMachine(SideBySide):
                     scheduled_execution_id(gate.job, gate.next_us),
                     gate.next_us,
                     claim,
-                    gate.careful,
-                    key if gate.careful else None,
+                    gate.needs_gate_lock,
+                    key if gate.needs_gate_lock else None,
                     1,
                 )
             )
@@ -231,7 +231,7 @@ class StoreMachine(SideBySide):
         )
         if settled.settled:
             assert self.current[execution] == token, "an old token settled an execution"
-        return self._pick(self.given(settled.taken))
+        return self._pick(self.given(settled.started_successors))
 
     @rule(run=runs, delay=st.integers(0, 3), signal=st.sampled_from([None, "go"]))
     def suspend(self, run: Any, delay: int, signal: str | None) -> None:
@@ -385,12 +385,14 @@ class StoreMachine(SideBySide):
     def _asked_for(self, job: bytes, execution: bytes, cause: Cause) -> None:
         """A request by a caller that knows whether the job is paused. A later pause may still hold it."""
         self.asked.setdefault(job, {})[execution] = cause
-        if not is_held(cause, before=job not in self.paused):
+        if not is_held(cause, admitted_before_pause=job not in self.paused):
             self.by_hand.add(execution)
 
     def _switched(self, job: bytes, state: JobState) -> None:
         if state is JobState.PAUSED and job not in self.paused:
-            self.by_hand -= {id_ for id_, cause in self.asked.get(job, {}).items() if is_held(cause, before=True)}
+            self.by_hand -= {
+                id_ for id_, cause in self.asked.get(job, {}).items() if is_held(cause, admitted_before_pause=True)
+            }
         (self.paused.add if state is JobState.PAUSED else self.paused.discard)(job)
 
     @precondition(lambda self: self.jobs)
@@ -419,7 +421,7 @@ class StoreMachine(SideBySide):
     @rule(final=st.booleans())
     def node_dies(self, final: bool) -> None:
         dead = self.nodes[-1]
-        held = self.ask(lambda store: store.held_by(dead))
+        held = self.ask(lambda store: store.running_on(dead))
         rows = tuple(
             ReapRow(
                 run.id,
@@ -435,7 +437,7 @@ class StoreMachine(SideBySide):
         [node] = [node for node in self.ask(lambda store: store.nodes()) if node.number == dead]
         reaped = self.apply(Reap(node=dead, beat=node.beat, rows=rows, now_us=self.now))
         assert set(reaped) <= {row.id for row in rows}
-        assert self.ask(lambda store: store.held_by(dead)) == []
+        assert self.ask(lambda store: store.running_on(dead)) == []
         self.nodes.append(self.apply(RegisterNode(name="next", incarnation=self.request(), now_us=self.now)))
 
     @rule()

@@ -1,15 +1,19 @@
-"""A TCP proxy in front of a PostgreSQL server, which can cut, hold or delay data."""
+"""A TCP proxy in front of a PostgreSQL server, which can cut, hold, delay or encrypt data."""
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from urllib.parse import parse_qs, urlsplit
+
+_TLS_REQUEST = bytes.fromhex("0000000804d2162f")
 
 
 class Proxy:
     """Forwards bytes. Tests may cut connections, hold data back or delay it."""
 
-    def __init__(self, upstream: str) -> None:
+    def __init__(self, upstream: str, tls: ssl.SSLContext | None = None) -> None:
+        self._tls = tls  # for clients, as PostgreSQL does it: they ask for TLS first
         self._upstream = urlsplit(upstream)
         self._port = 0
         self._server: asyncio.Server | None = None
@@ -63,6 +67,10 @@ class Proxy:
         both = {writer}
         self._writers.add(writer)
         try:
+            if self._tls is not None:
+                assert await reader.readexactly(len(_TLS_REQUEST)) == _TLS_REQUEST
+                writer.write(b"S")
+                await writer.start_tls(self._tls)
             server_reader, server_writer = await self._connect()
             both.add(server_writer)
             self._writers.add(server_writer)
@@ -125,9 +133,9 @@ class Proxy:
 
 
 @asynccontextmanager
-async def proxied(upstream: str) -> AsyncIterator[Proxy]:
+async def proxied(upstream: str, tls: ssl.SSLContext | None = None) -> AsyncIterator[Proxy]:
     """A running proxy in front of a server."""
-    proxy = Proxy(upstream)
+    proxy = Proxy(upstream, tls)
     await proxy.start()
     try:
         yield proxy

@@ -11,9 +11,10 @@ import msgspec
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
+from chronos.api.auth.authentication import Access
 from chronos.api.auth.client_address import Proxies
 from chronos.api.auth.denials import Denials
-from chronos.api.auth.permissions import Access, Permission
+from chronos.api.auth.permissions import Permission
 from chronos.api.handlers import routes_with, system
 from chronos.api.handlers.event_streams import Streams
 from chronos.api.middleware import make_handler, make_problem_middleware, make_sender
@@ -29,13 +30,13 @@ from chronos.service.cooperative import TimeSlicer
 from chronos.store.contract import Store
 
 log = logging.getLogger("chronos.http")
-#: Limits of a connection. The server closes an idle one, and keeps reading for a moment after a refusal, so that the
-#: client receives the response. It never decompresses a body: a few bytes could block the event loop for seconds.
+#: Limits of a connection. The server closes an idle one. After it rejects a request it reads on for a second, so that
+#: the client receives the response. It never decompresses a body: a few bytes could block the event loop for seconds.
 _CONNECTION: Mapping[str, Any] = {"auto_decompress": False, "keepalive_timeout": 75.0, "lingering_time": 1.0}
 
 
 class Api:
-    """The routes as an aiohttp application."""
+    """Builds the aiohttp runner that serves the routes."""
 
     def __init__(self, api: ApiContext) -> None:
         self._api = api

@@ -19,7 +19,9 @@ from aiohttp.typedefs import Handler, Middleware
 from multidict import istr
 from structlog.contextvars import bind_contextvars
 
-from chronos.api.auth.permissions import ANONYMOUS_ADMIN, NO_PRINCIPAL, Permission, Principal, read_claimed_name
+from chronos.api.auth.authentication import read_claimed_name
+from chronos.api.auth.authorization import authorize
+from chronos.api.auth.permissions import ANONYMOUS_ADMIN, NO_PRINCIPAL, Permission, Principal
 from chronos.api.errors import (
     CompressedBody,
     Forbidden,
@@ -32,25 +34,20 @@ from chronos.api.errors import (
     Unauthenticated,
     WrongMethod,
 )
-from chronos.api.handlers.executions import read_execution_id
 from chronos.api.problems import kind_of, problem_response
-from chronos.api.request import REQUEST_ID, REQUEST_INFO, ApiContext, RequestContext, make_forbidden
+from chronos.api.request import REQUEST_ID, REQUEST_INFO, ApiContext, RequestContext
 from chronos.api.responses import HEADERS, write_within
-from chronos.api.routing import V1, Route, Scope
-from chronos.core.job import DEFAULT_NAMESPACE
-from chronos.errors import NotFound
-from chronos.service.serializers.identifiers import find_name_fault, read_id
-from chronos.store.contract import ExecutionView
+from chronos.api.routing import Route, Scope
 
 log = logging.getLogger("chronos.api")
 _CLIENT_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,128}", re.ASCII)
 _MAX_UNREAD_BYTES = (
     64 << 10
 )  # of a refused body: up to this size it is read to the end, so that the connection can be kept
-_SAFE = ("GET", "HEAD", "OPTIONS")
+_SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 _SCOPES_WITHOUT_LOOKUP = (Scope.ANYWHERE, Scope.BODY, Scope.EVERYWHERE)
 _X_REQUEST_ID, _HOST, _AUTHORIZATION = istr("X-Request-Id"), istr("Host"), istr("Authorization")
-_SITE, _ORIGIN = istr("Sec-Fetch-Site"), istr("Origin")
+_SEC_FETCH_SITE, _ORIGIN = istr("Sec-Fetch-Site"), istr("Origin")
 _CONTENT_ENCODING = istr("Content-Encoding")
 
 
@@ -180,7 +177,7 @@ async def _serve(context: RequestContext) -> web.StreamResponse:
     access = api.access
     try:
         refuse_compressed(context.request)
-        refuse_cross_site(context.request, is_open=access.open, hosts=api.options.hosts)
+        refuse_cross_site(context.request, is_unauthenticated=access.open, hosts=api.options.hosts)
         if route.permission is not Permission.OPEN:
             context.principal = ANONYMOUS_ADMIN if access.open else await _authenticate(context)
         if route.is_rate_limited and api.rate.is_limited:
@@ -189,7 +186,7 @@ async def _serve(context: RequestContext) -> web.StreamResponse:
         if context.request.query_string:
             context.check_query()
         if context.principal is not ANONYMOUS_ADMIN or route.scope not in _SCOPES_WITHOUT_LOOKUP:
-            await _authorize(context)
+            await authorize(context)
         return await route.handler(context)
     except Forbidden as error:
         context.record_denial(error)
@@ -213,64 +210,6 @@ async def _authenticate(context: RequestContext) -> Principal:
     return principal
 
 
-async def _authorize(context: RequestContext) -> None:
-    """Raise unless the principal may call the route. Looks up the job or execution of the path."""
-    principal, permission = context.principal, context.route.permission
-    match context.route.scope:
-        case Scope.ANYWHERE | Scope.BODY:
-            _require_somewhere(context)
-        case Scope.EVERYWHERE:
-            if not principal.may(permission):
-                raise make_forbidden(principal, permission, everywhere=True)
-        case Scope.SEEN:
-            _require_somewhere(context)
-            if context.requested_namespace is not None:
-                context.require(context.requested_namespace)
-        case Scope.JOB:
-            context.found_job = await context.find_job(context.path("ref"))
-            context.require(context.found_job.namespace)
-        case Scope.EXECUTION:
-            context.found_view = await _find_execution(context)
-
-
-def _require_somewhere(context: RequestContext) -> None:
-    principal, permission = context.principal, context.route.permission
-    if not principal.may_somewhere(permission):
-        has_namespace = any(param.name == "namespace" for param in context.route.query)
-        named = has_namespace and context.text("namespace") != "*" and principal.sees(context.namespace)
-        raise make_forbidden(principal, permission, context.namespace if named else None)
-
-
-async def _find_execution(context: RequestContext) -> ExecutionView:
-    """Return the execution of the path, if the principal may see the namespace of its job, which may be deleted."""
-    text = context.path("id")
-    if read_id(text) is None:
-        await _hint_at_job(context, text)
-    view = await context.api.service.runs.get(read_execution_id(text))
-    if context.principal.may(context.route.permission):
-        return view
-    job = (await context.api.store.names_of([view.execution.job])).get(view.execution.job)
-    namespace = None if job is None else job.namespace
-    if not (context.principal.may(Permission.VIEW) if namespace is None else context.principal.sees(namespace)):
-        raise NotFound(f'execution "{text[:200]}" not found')
-    if namespace is None:
-        raise make_forbidden(context.principal, context.route.permission, everywhere=True)
-    context.require(namespace)
-    return view
-
-
-async def _hint_at_job(context: RequestContext, name: str) -> None:
-    """Raise ``NotFound`` with a hint if the id of an execution is the name of a job."""
-    namespace = DEFAULT_NAMESPACE
-    if find_name_fault(name) is not None or not context.principal.sees(namespace):
-        return
-    if await context.api.store.job_named(namespace, name) is not None:
-        raise NotFound(
-            f'"{name}" is a job, not an execution; use the id of one of its executions, which '
-            f"GET {context.api.options.base_path}{V1}/jobs/{name}/executions lists"
-        )
-
-
 # --- compressed bodies
 
 
@@ -284,21 +223,21 @@ def refuse_compressed(request: web.Request) -> None:
 # --- browsers
 
 
-def refuse_cross_site(request: web.Request, *, is_open: bool, hosts: tuple[str, ...]) -> None:
-    """Raise ``Forbidden`` for requests that a page of another site makes a browser send.
+def refuse_cross_site(request: web.Request, *, is_unauthenticated: bool, hosts: tuple[str, ...]) -> None:
+    """Raise ``Forbidden`` for requests that a page of another site sends through a browser.
 
-    A write must come from a page of this server, or from no page. Without authentication, a host name that foreign DNS
-    points at this machine does not count as this server.
+    A write must come from a page of this server, or from no page. Without authentication, unknown host names are
+    rejected: foreign DNS may point them at this machine (DNS rebinding).
     """
     headers = request.headers
     host = headers.get(_HOST, "")
-    if request.method not in _SAFE:
-        site, origin = headers.get(_SITE), headers.get(_ORIGIN)
+    if request.method not in _SAFE_METHODS:
+        site, origin = headers.get(_SEC_FETCH_SITE), headers.get(_ORIGIN)
         if site not in (None, "same-origin", "none"):
             raise Forbidden("pages of other sites may not make changes; use a page of this server or an API client")
         if site is None and origin is not None and _authority(origin) != host.lower():
             raise Forbidden("pages of other origins may not make changes; use a page of this server or an API client")
-    if is_open and _is_loopback(request.remote or "") and not _is_own_host(host, hosts):
+    if is_unauthenticated and _is_loopback(request.remote or "") and not _is_own_host(host, hosts):
         raise Forbidden(f'unknown host name "{host[:100]}"; use localhost, or enable authentication (auth.type: basic)')
 
 

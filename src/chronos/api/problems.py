@@ -189,8 +189,8 @@ KINDS = (
         429,
         "rate_limited",
         "Too many requests",
-        "The client sends more requests per second than `queue.submit_rate` allows, or has too many streams or logins "
-        "open.",
+        "The client saves jobs or starts runs more often per second than `queue.submit_rate` allows, or has too many "
+        "streams or logins open.",
         "Wait for the time in `Retry-After`, then send the request again at a lower rate.",
     ),
     ProblemKind(

@@ -13,7 +13,7 @@ MAX_CLIENTS = 10_000
 V = TypeVar("V")
 
 
-class RecentClients(Generic[V]):
+class RecentlyUsedMap(Generic[V]):
     """A bounded map that drops the least recently used entry when it is full."""
 
     def __init__(self, capacity: int = MAX_CLIENTS) -> None:
@@ -56,14 +56,15 @@ class _Bucket:
 
 
 class RateLimit:
-    """A token bucket per client, refilled at ``per_s``. It holds one second's worth, at least one token. None: no
-    limit.
+    """A token bucket per client. It refills at ``per_s`` tokens per second and holds one second's worth, at least one.
+
+    ``per_s`` None means no limit.
     """
 
     def __init__(self, per_s: float | None) -> None:
         self._per_s = per_s
         self._capacity = max(1.0, per_s or 0.0)
-        self._buckets: RecentClients[_Bucket] = RecentClients()
+        self._buckets: RecentlyUsedMap[_Bucket] = RecentlyUsedMap()
 
     @property
     def is_limited(self) -> bool:
@@ -81,5 +82,5 @@ class RateLimit:
         if bucket.tokens < 1:
             wait_s = (1 - bucket.tokens) / self._per_s if self._per_s else 60.0
             limit = f"{self._per_s:g} requests per second (queue.submit_rate)"
-            raise TooManyRequests(f"more than {limit} from this client; try again later", wait_s)
+            raise TooManyRequests(f"more than {limit} that save jobs or start runs; try again later", wait_s)
         bucket.tokens -= 1

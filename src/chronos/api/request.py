@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from aiohttp import web
 
+from chronos.api.auth.authentication import Access
 from chronos.api.auth.client_address import Proxies, to_address_group
-from chronos.api.auth.permissions import Access, Permission, Principal, Role
+from chronos.api.auth.permissions import Permission, Principal, Role
 from chronos.api.errors import Forbidden, InvalidBody, Malformed, TooLarge, WrongType
 from chronos.api.json_body import BYTES_PER_VALUE, read_json
 from chronos.api.options import ApiOptions

@@ -44,7 +44,7 @@ NOUNS = {
     "ns": f"{_COMMANDS}.system:namespaces",
     "audit": f"{_COMMANDS}.system:audit",
     "tokens": f"{_COMMANDS}.tokens:tokens",
-    "users": f"{_COMMANDS}.tokens:users",
+    "users": f"{_COMMANDS}.users:users",
     "context": f"{_COMMANDS}.context:context",
     "login": f"{_COMMANDS}.login:login",
     "logout": f"{_COMMANDS}.login:logout",

@@ -64,10 +64,11 @@ def _announce(text: str) -> None:
 @config_option
 @click.option("--store", metavar="URL", help="The store.  [default: store in the configuration]")
 def doctor(config: Path | None, store: str | None) -> int:
-    """Check the configuration, the store and its counters, the clock, the disk, permissions and the port.
+    """Check the configuration, the store and its jobs, the clock, the disk, permissions and the port.
 
-    If a server already listens on the port, check that it is ready. Each check is one line, and a problem says what to
-    do. The exit code is 1 if there is a problem.
+    It opens the store, and so upgrades the tables of an older release: on SQLite, stop the processes that use the file
+    first. If a server already listens on the port, check that it is ready. Each check is one line, and a problem says
+    what to do. The exit code is 1 if there is a problem.
 
     \b
     Examples:
@@ -77,9 +78,9 @@ def doctor(config: Path | None, store: str | None) -> int:
     import asyncio
 
     from chronos.clock import SystemClock
-    from chronos.server.doctor import examine
+    from chronos.server.doctor import run_checks
 
-    findings = asyncio.run(examine(config, os.environ, SystemClock(), store=store))
+    findings = asyncio.run(run_checks(config, os.environ, SystemClock(), store=store))
     for finding in findings:
         emit(f"{'✓' if finding.ok else '✗'} {finding.subject}: {finding.text}")
     return 0 if all(finding.ok for finding in findings) else 1

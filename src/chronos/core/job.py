@@ -14,6 +14,7 @@ from chronos.core.config import NOTHING_SET, Definition, Settings
 from chronos.core.credentials import mask_options
 from chronos.core.schedule.parser import parse_schedule
 from chronos.core.schedule.schedule import Schedule
+from chronos.core.schedule.union import split_expressions
 from chronos.errors import Invalid
 
 DEFAULT_NAMESPACE = "default"
@@ -38,7 +39,7 @@ class UpstreamCondition(StrEnum):
 
 
 class ScheduleSpec(Definition, frozen=True, kw_only=True):
-    """A schedule as it was written. Every node can parse it to the same schedule."""
+    """A schedule as it was written. Every node can parse it to the same schedule. A union is one text."""
 
     text: str
     timezone: str | None = None
@@ -158,8 +159,9 @@ class JobVersion:
 
 
 def _parse(spec: ScheduleSpec, key: str) -> Schedule:
+    expressions = split_expressions(spec.text)
     return parse_schedule(
-        spec.text,
+        spec.text if len(expressions) == 1 else [text for text, _ in expressions],
         timezone=spec.timezone,
         dialect=spec.dialect,
         dst=spec.dst,

@@ -30,7 +30,7 @@ from chronos.core.schedule.durations import format_duration
 from chronos.core.schedule.iso8601 import PeriodRule
 from chronos.core.schedule.occurrences import Instants, count_instants, last_us, nth_last_instant_us, nth_us, walk
 from chronos.core.schedule.once import DelayRule, OnceRule
-from chronos.core.schedule.schedule import Schedule
+from chronos.core.schedule.schedule import Rule, Schedule
 
 MAX_PREVIEW = 1_000
 
@@ -164,14 +164,18 @@ def activate_schedule(schedule: Schedule, now_us: int, *, done_us: int | None = 
     """
     anchored = schedule.anchor(now_us)
     after_us = now_us
-    match anchored.rule:
-        case OnceRule() | DelayRule():
-            after_us = now_us - 1 - late_us
-        case PeriodRule(count=count) if count is not None and anchored is not schedule:
-            after_us = now_us - 1
+    rules = [member.rule for member in anchored.members]
+    if all(isinstance(rule, OnceRule | DelayRule) for rule in rules):
+        after_us = now_us - 1 - late_us
+    elif anchored is not schedule and any(_is_counted(rule) for rule in rules):
+        after_us = now_us - 1
     if done_us is not None:
         after_us = max(after_us, done_us)
     return Activation(schedule=anchored, next_us=anchored.next_us(after_us))
+
+
+def _is_counted(rule: Rule) -> bool:
+    return isinstance(rule, PeriodRule) and rule.count is not None
 
 
 def resume_job(

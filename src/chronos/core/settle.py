@@ -9,10 +9,11 @@
 A ``Step`` carries the new state, to be stored. The execution then continues (tasks run or must be started), sleeps (no
 task runs, so it may be suspended until ``wake_us`` or a signal), or ends with a status and a reason.
 
-A failed task is retried first, under every strategy. When it has no attempts left, its own ``on_failure`` decides:
-``continue`` lets the other tasks go on; ``fail_fast`` and ``retry`` abort the group. Aborting stops all tasks except
-clean-up tasks (those with their own ``on_failure: continue``), which still run in their turn. A stop from outside (a
-user cancels, or the execution timeout passes) is not a failure of a task, and stops clean-up tasks too.
+A failed task is retried while it has attempts left, whatever its ``on_failure`` is. After its last attempt,
+``on_failure`` decides: ``continue`` lets the other tasks go on; ``fail_fast`` and ``retry`` abort the group. Aborting
+stops all tasks except clean-up tasks (those with their own ``on_failure: continue``), which still run in their turn. A
+stop from outside (a user cancels, or the execution timeout passes) is not a failure of a task, and stops clean-up tasks
+too.
 """
 
 from collections.abc import Mapping
@@ -34,17 +35,17 @@ from chronos.core.outcome import (
     Waits,
     is_worth_retrying,
 )
-from chronos.core.policy import has_attempts_left, retry_delay_us
 from chronos.core.reasons import Reason, ReasonCode
+from chronos.core.retry_policy import has_attempts_left, retry_delay_us
 from chronos.core.task_group import STOP_CODES, Layout, StoppedBy, TaskGroup, TaskState
 
-MAX_ERROR = 4_000
+MAX_ERROR_CHARS = 4_000
 _NOTHING: Mapping[str, Any] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """An attempt to start. ``resumed``: it continues after a wait, with the same number."""
+    """An attempt that the engine must start. ``resumed``: it continues after a wait and keeps its number."""
 
     task: str
     number: int
@@ -59,7 +60,7 @@ class End:
     reason: Reason
 
     @property
-    def dead_letter(self) -> bool:
+    def is_dead_letter(self) -> bool:
         """Whether a person has to decide about the execution."""
         return self.status in (Status.FAILED, Status.STALE)
 
@@ -78,11 +79,11 @@ class Step:
     end: End | None = None
 
 
-def begin(layout: Layout, now_us: int, *, done: Mapping[str, Any] = _NOTHING) -> Step:
-    """Start the first tasks of a new execution. ``done``: tasks with results that a replay does not repeat."""
+def begin(layout: Layout, now_us: int, *, carried: Mapping[str, Any] = _NOTHING) -> Step:
+    """Start the first tasks of a new execution. ``carried``: the results of tasks that a replay does not repeat."""
     tasks = tuple(
-        TaskState(name=plan.name, status=TaskStatus.SUCCEEDED, finished_us=now_us, result=done[plan.name])
-        if plan.name in done
+        TaskState(name=plan.name, status=TaskStatus.SUCCEEDED, finished_us=now_us, result=carried[plan.name])
+        if plan.name in carried
         else TaskState(name=plan.name)
         for plan in layout.tasks
     )
@@ -116,13 +117,14 @@ def wake_tasks(layout: Layout, group: TaskGroup, now_us: int, signals: Mapping[s
 
 
 def end_running_tasks(
-    layout: Layout, group: TaskGroup, outcome: Lost | Released, now_us: int, *, alive_us: int | None = None
+    layout: Layout, group: TaskGroup, outcome: Lost | Released, now_us: int, *, worked_until_us: int | None = None
 ) -> Step:
-    """End all running tasks, because their node died (``Lost``, last seen at ``alive_us``) or shut down.
+    """End all running tasks, because their node died or shut down.
 
+    ``worked_until_us``: when a dead node was last seen. Time after it does not count as work.
     Starts nothing, because another claim continues the execution. The step sleeps with a ``wake_us`` of now, or ends.
     """
-    builder = _StepBuilder(layout, group, now_us, worked_until_us=alive_us)
+    builder = _StepBuilder(layout, group, now_us, worked_until_us=worked_until_us)
     for index, task in enumerate(group.tasks):
         if task.status is TaskStatus.RUNNING:
             builder.apply_outcome(index, outcome, b"")
@@ -148,7 +150,7 @@ class _StepBuilder:
         self._group = group
         self._tasks = list(group.tasks)
         self._now_us = now_us
-        self._until_us = now_us if worked_until_us is None else min(worked_until_us, now_us)
+        self._worked_until_us = now_us if worked_until_us is None else min(worked_until_us, now_us)
         self._start: list[Start] = []
         self._cancel: list[int] = []
 
@@ -172,7 +174,7 @@ class _StepBuilder:
                 if may_retry and is_worth_retrying(plan.effective, outcome):
                     retry_after_us = outcome.retry_after_us if isinstance(outcome, Failed) else None
                     backoff_us = retry_delay_us(plan.effective, task.attempts, attempt_id)
-                    self._retry(index, backoff_us if retry_after_us is None else retry_after_us, outcome.error)
+                    self._schedule_retry(index, backoff_us if retry_after_us is None else retry_after_us, outcome.error)
                 else:
                     timed_out = isinstance(outcome, TimedOut)
                     self._fail(index, TaskStatus.TIMED_OUT if timed_out else TaskStatus.FAILED, outcome.error)
@@ -180,12 +182,12 @@ class _StepBuilder:
                 self._fail(index, TaskStatus.CANCELED, outcome.error)
             case Lost():
                 if may_repeat and has_attempts_left(plan.effective, task.attempts):
-                    self._retry(index, 0, outcome.error)
+                    self._schedule_retry(index, 0, outcome.error)
                 else:
                     self._fail(index, TaskStatus.FAILED, outcome.error)
             case Released():
                 if may_repeat:
-                    self._retry(index, 0, task.error, attempts=task.attempts - 1)
+                    self._schedule_retry(index, 0, task.error, attempts=task.attempts - 1)
                 else:
                     self._fail(index, TaskStatus.FAILED, outcome.error)
             case Waits():
@@ -207,7 +209,7 @@ class _StepBuilder:
             if not signalled and not _is_wake_due(task.wake_us, self._now_us):
                 continue
             if task.resumes:
-                self._run(index, task.attempts)
+                self._start_attempt(index, task.attempts)
             elif signalled or task.signal is None:
                 self._finish(index, TaskStatus.SUCCEEDED, None, signals[task.signal] if task.signal else None)
             else:
@@ -249,9 +251,9 @@ class _StepBuilder:
     def _start_ready(self) -> None:
         for index, task in enumerate(self._tasks):
             if task.status is TaskStatus.RETRYING and _is_wake_due(task.wake_us, self._now_us):
-                self._run(index, task.attempts + 1)
+                self._start_attempt(index, task.attempts + 1)
         for index in self._find_startable():
-            self._run(index, 1)
+            self._start_attempt(index, 1)
 
     def _is_blocked_by_retry(self) -> bool:
         """Return whether a task with ``on_failure: retry`` is being retried. No other task starts meanwhile."""
@@ -301,20 +303,20 @@ class _StepBuilder:
             busy_us=self._now_us if busy else None,
         )
 
-    def _elapsed_us(self, us: int | None) -> int:
-        """Return the time since ``us``; 0 if the clock went back."""
-        return 0 if us is None else max(0, self._until_us - us)
+    def _elapsed_us(self, since_us: int | None) -> int:
+        """Return the time worked since ``since_us``; 0 if the clock went back."""
+        return 0 if since_us is None else max(0, self._worked_until_us - since_us)
 
     # --- changes of one task
 
-    def _run(self, index: int, number: int) -> None:
+    def _start_attempt(self, index: int, number: int) -> None:
         task = self._tasks[index]
         started_us = self._now_us if task.started_us is None else task.started_us
         resumed = task.status is TaskStatus.WAITING
         self._change(index, TaskStatus.RUNNING, attempts=number, started_us=started_us, attempt_us=self._now_us)
         self._start.append(Start(task=task.name, number=number, resumed=resumed))
 
-    def _retry(self, index: int, delay_us: int, error: str | None, **rest: Any) -> None:
+    def _schedule_retry(self, index: int, delay_us: int, error: str | None, **rest: Any) -> None:
         self._change(index, TaskStatus.RETRYING, wake_us=self._now_us + delay_us, error=_cut(error), **rest)
 
     def _fail(self, index: int, status: TaskStatus, error: str | None) -> None:
@@ -359,7 +361,7 @@ def _is_wake_due(wake_us: int | None, now_us: int) -> bool:
 
 
 def _cut(error: str | None) -> str | None:
-    return error if error is None else error[:MAX_ERROR]
+    return error if error is None else error[:MAX_ERROR_CHARS]
 
 
 def _decide_end(layout: Layout, group: TaskGroup) -> End:
@@ -378,7 +380,7 @@ def _decide_end(layout: Layout, group: TaskGroup) -> End:
         first = next((task for task in failed if task.lost), failed[0])
         return _build_failure(first, "Every task failed" if len(statuses) > 1 else _describe_failure(first))
     names = ", ".join(f'"{task.name}"' for task in failed[:5]) + (", …" if len(failed) > 5 else "")
-    message = f"{len(failed)} of {len(statuses)} tasks failed, and the job continued: {names}."
+    message = f"{len(failed)} of {len(statuses)} tasks failed: {names}. The job continued without them."
     return End(status=Status.COMPLETED_WITH_ERRORS, reason=Reason.of(ReasonCode.SOME_TASKS_FAILED, message))
 
 

@@ -12,7 +12,7 @@ from chronos.core.config import NOTHING_SET
 from chronos.core.node import Node
 from chronos.engine.event_bus import EventBus
 from chronos.engine.job_catalog import JobCatalog
-from chronos.engine.maintenance.takeover import decide_takeover
+from chronos.engine.maintenance.takeover_decision import decide_takeover
 from chronos.process_identity import has_ended, identify_this_process
 from chronos.store.commands import Reap
 from chronos.store.contract import Store
@@ -54,7 +54,7 @@ def _has_ended(node: Node) -> bool:
 
 
 async def _reap(store: Store, catalog: JobCatalog, node: Node, clock: Clock) -> set[bytes]:
-    held = await store.held_by(node.number)
+    held = await store.running_on(node.number)
     reaped: set[bytes] = set()
     for batch in [held[i : i + _BATCH_SIZE] for i in range(0, len(held), _BATCH_SIZE)] or [[]]:
         now_us = clock.now_us()

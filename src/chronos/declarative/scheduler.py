@@ -39,7 +39,6 @@ from chronos.declarative.events import (
     SchedulerStopped,
     SchedulerStopRequested,
 )
-from chronos.declarative.instance import start_engine, watch_engine
 from chronos.declarative.local_timezone import find_local_zone
 from chronos.declarative.persistence import TaskWriter
 from chronos.declarative.reconcile import (
@@ -51,6 +50,7 @@ from chronos.declarative.reconcile import (
     to_desired_tasks,
 )
 from chronos.declarative.registration import RegistrationTuple, read_registrations
+from chronos.declarative.scheduler_engine import start_engine, watch_engine
 from chronos.declarative.task_jobs import is_task
 from chronos.declarative.task_state import (
     find_last_attempts,

@@ -21,6 +21,7 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
+from chronos.core.admission_policy import GateSpec, build_gate_spec
 from chronos.core.calendar import from_us
 from chronos.core.config import (
     DAY_US,
@@ -39,7 +40,6 @@ from chronos.core.config import (
 )
 from chronos.core.job import Job, JobSpec, Target, Task
 from chronos.core.lane import PYTHON, Lane
-from chronos.core.policy import GateSpec, build_gate_spec
 from chronos.declarative.errors import (
     InvalidCronExpressionError,
     TaskInvalidStructureError,
@@ -104,7 +104,7 @@ def _make_gate_spec(retention_us: int | None) -> GateSpec:
 
 
 def is_task(job: Job) -> bool:
-    """Whether a job of the namespace is a task of a declarative scheduler, in any state."""
+    """Return whether a job of the namespace is a task of a declarative scheduler, in any state."""
     tasks = job.spec.tasks
     return len(tasks) == 1 and tasks[0].target.kind == PYTHON and tasks[0].target.options.get("name") == FUNCTION
 

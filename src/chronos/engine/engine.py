@@ -72,7 +72,7 @@ class _ListenerRelay:
         self.executor.on_outcome_rejected(row)
 
     def on_keys_freed(self) -> None:
-        self.janitor.sweep_soon()
+        self.janitor.wake_soon()
 
     def on_slot_freed(self) -> None:
         self.dispatcher.on_slot_freed()
@@ -128,7 +128,12 @@ class Engine:
         self._admission = AdmissionLoop(self._context, catalog, self._dispatcher, new_request=new_request)
         keep_deleted_us = resolve_settings(defaults).keep_age_us
         self._janitor = Janitor(self._context, claim_soon=self._dispatcher.claim_soon, keep_deleted_us=keep_deleted_us)
-        self._reaper = Reaper(self._context, catalog, claim_soon=self._dispatcher.claim_soon, set_peers=self._set_peers)
+        self._reaper = Reaper(
+            self._context,
+            catalog,
+            claim_soon=self._dispatcher.claim_soon,
+            set_scheduling_nodes=self._set_scheduling_nodes,
+        )
         self._outbox = Outbox(self._context, catalog)
         relay.dispatcher, relay.executor, relay.janitor = self._dispatcher, self._executor, self._janitor
         self._loops: asyncio.Task[None] | None = None
@@ -182,7 +187,7 @@ class Engine:
         They never started, so other nodes may run them now.
         """
         try:
-            held = await self._store.held_by(self.node.number)
+            held = await self._store.running_on(self.node.number)
             if held:
                 rows = tuple(ReleaseRow(row.id, row.token, row.worked_us) for row in held)
                 await self._store.apply(Release(rows=rows, now_us=self._node_clock.now_us()))
@@ -196,7 +201,7 @@ class Engine:
         if loops is not None:
             loops.cancel()
             await asyncio.gather(loops, return_exceptions=True)
-        await self._executor.drop_all()
+        await self._executor.kill_all_and_wait()
 
     async def wait_until_stopped(self) -> None:
         """Wait until the engine has stopped. Raises the error that stopped it, if ``stop`` did not."""
@@ -221,9 +226,9 @@ class Engine:
         return None if entry is None or not entry.name else (entry.namespace, entry.name)
 
     @property
-    def busy(self) -> int:
+    def running_count(self) -> int:
         """The number of executions that are running on this node."""
-        return self._executor.busy
+        return self._executor.running_count
 
     # --- loops
 
@@ -249,8 +254,8 @@ class Engine:
                 recovery = self._admission.recovery_loop.run()
                 self._claim_and_admission_tasks.append(loops.create_task(recovery, name="chronos-recovery"))
 
-    def _set_peers(self, peers: tuple[int, ...]) -> None:
-        self._admission.peers = peers
+    def _set_scheduling_nodes(self, nodes: tuple[int, ...]) -> None:
+        self._admission.scheduling_nodes = nodes
 
     def _wake_by_hint(self, hint: Hint) -> None:
         """Wake the loops that have something to look for."""

@@ -22,7 +22,7 @@ from chronos.engine.store_retry import apply_with_retry
 from chronos.engine.wakeup import Wakeup
 from chronos.errors import ChronosError
 from chronos.process_identity import identify_this_process
-from chronos.store.commands import Beat, BeatResult, HeldExecution, RegisterNode, StopNode
+from chronos.store.commands import Beat, BeatResult, NodeExecution, RegisterNode, StopNode
 from chronos.store.contract import Store
 
 R = TypeVar("R")
@@ -33,7 +33,7 @@ _HEARTBEAT_LOST_MESSAGE = "the node's heartbeats did not reach the store"
 class HeldWork(Protocol):
     """The work that the node holds, as the heartbeat sees it."""
 
-    def reconcile(self, held: list[HeldExecution]) -> None:
+    def reconcile(self, held: list[NodeExecution]) -> None:
         """Compare the running work with the executions that the store assigns to this node."""
 
     def kill_all(self, reason: str) -> None:
@@ -182,7 +182,7 @@ class Heartbeat:
         self._last_beat_s = asked_s
         if answer.alive:
             self._offered = offer
-            work.reconcile(answer.held)
+            work.reconcile(answer.running)
         else:
             work.kill_all("another node declared this node dead")
             await self.register()

@@ -84,7 +84,7 @@ class EventLog:
         self._quota = LogQuota() if quota is None else quota
         self._timer: asyncio.TimerHandle | None = None
 
-    def watch(self, event: Event) -> None:
+    def log_event(self, event: Event) -> None:
         """Log an event, if its level is enabled and the quota allows it."""
         format_line = _FORMATTERS.get(type(event))
         if format_line is None:

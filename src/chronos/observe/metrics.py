@@ -1,4 +1,4 @@
-"""Metrics of a node: counters follow the engine's events; gauges are read from the store when requested.
+"""Metrics of a node: counts the engine's events, and reads gauges from the store before a scrape.
 
 Each server has its own registry, so that two servers in one process do not mix.
 """
@@ -49,13 +49,22 @@ V = TypeVar("V")
 
 
 class Metrics:
-    """The metrics of one node. ``watch`` takes the engine's events, ``observe_commit`` the store's transactions."""
+    """The metrics of one node.
+
+    ``count_event`` takes the engine's events, ``observe_commit`` the store's transactions.
+    """
 
     def __init__(
-        self, store: Store, clock: Clock, *, name_of: JobNameLookup, per_job: bool = True, silence_s: float = 30.0
+        self,
+        store: Store,
+        clock: Clock,
+        *,
+        name_of: JobNameLookup,
+        per_job: bool = True,
+        heartbeat_timeout_s: float = 30.0,
     ) -> None:
         self._store, self._clock = store, clock
-        self._silence_us = round(silence_s * 1e6)
+        self._heartbeat_timeout_us = round(heartbeat_timeout_s * 1e6)
         self._registry = CollectorRegistry()
         self._meters = MetricDefinitions(self._registry)
         self._labels = JobLabels(name_of, per_job=per_job)
@@ -72,7 +81,7 @@ class Metrics:
 
     # --- counting
 
-    def watch(self, event: Event) -> None:
+    def count_event(self, event: Event) -> None:
         """Count an event."""
         meters, labels = self._meters, self._labels
         match event:
@@ -166,8 +175,9 @@ class Metrics:
         return generate_latest(_WithoutCreated(self._registry))
 
     async def refresh(self) -> None:
-        """Read the gauges from the store. Callers that arrive during a read share the next one.
+        """Read the gauges from the store.
 
+        Callers that arrive during a read wait and share the next read, so no caller gets values older than its call.
         If the store does not respond, the old values stay and ``scheduler_store_up`` is 0.
         """
         before = self._reads_begun
@@ -177,11 +187,11 @@ class Metrics:
                 await asyncio.sleep(self._next_read_s - loop.time())
                 began_s = loop.time()
                 self._reads_begun += 1
-                await self._read()
+                await self._read_gauges()
                 took_s = loop.time() - began_s
                 self._next_read_s = began_s + took_s + min(took_s * _PAUSE_PER_READ, _MAX_PAUSE_S)
 
-    async def _read(self) -> None:
+    async def _read_gauges(self) -> None:
         meters = self._meters
         try:
             async with asyncio.timeout(_STORE_READ_TIMEOUT_S):
@@ -191,7 +201,7 @@ class Metrics:
         except (ChronosError, TimeoutError):
             meters.store_up.set(0)
             return
-        live_since_us = self._clock.now_us() - self._silence_us
+        live_since_us = self._clock.now_us() - self._heartbeat_timeout_us
         meters.store_up.set(1)
         self.active_jobs = counts.jobs.get(JobState.ACTIVE, 0)
         meters.running.set(counts.open.get(Status.RUNNING, 0))

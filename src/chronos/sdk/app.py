@@ -41,8 +41,8 @@ from chronos.sdk.job_options import (
     check_keywords,
     to_seconds,
 )
-from chronos.sdk.run import Run, read_execution_id
 from chronos.sdk.run_forever import run_forever
+from chronos.sdk.run_handle import Run, read_execution_id
 from chronos.sdk.runtime import Runtime
 from chronos.store.contract import JobFilter
 
@@ -59,15 +59,15 @@ class Chronos(OnHomeLoop):
       memory), ``postgresql://…``, or ``http://…`` to be a client of a Chronos server.
     - ``owner``: a name for the program. Jobs with this owner that the program no longer declares are deleted at start.
     - ``namespace``: the app sees only the jobs of its namespace.
-    - ``timezone``: of schedules without one. By default UTC.
+    - ``timezone``: the zone of schedules that set none; UTC by default.
     - ``node_name``: the name of this node in records. By default the host name and the process id.
     - ``slots``: how many runs this process executes at once.
-    - ``queues``, ``labels``: which queues this node takes work from (None: all), and its labels for ``placement``.
+    - ``queues``, ``labels``: the queues that this node serves (None: all), and its labels for ``placement``.
     - ``grace``: how long runs may take to end when the app stops, or after they are canceled.
     - ``timeout_grace``: how long a run may take to end after its timeout.
     - ``defaults``: settings for jobs that do not set them, such as ``{"retries": 5}``.
-    - ``allow_private``, ``allow_hosts``: webhooks to private addresses are refused, except to these hosts (names,
-      ``*.internal``, addresses or networks), or with ``allow_private=True`` to all.
+    - ``allow_private``, ``allow_hosts``: webhooks to private addresses are rejected. ``allow_hosts`` allows some
+      (names, ``*.internal``, addresses or networks), ``allow_private=True`` all.
 
     Several programs may share a store. Each runs the jobs whose functions it has.
 
@@ -235,28 +235,28 @@ class Chronos(OnHomeLoop):
         return self._declare_target(name, lambda: build_python_target(function, {}), options, JobOptions)
 
     def target(
-        self, name: str, kind: str, does: Mapping[str, Any] | None = None, **options: Unpack[JobOptions]
+        self, name: str, kind: str, options: Mapping[str, Any] | None = None, **settings: Unpack[JobOptions]
     ) -> JobHandle:
         """Declare a job with another kind of target, such as one from an installed package.
 
-        ``does`` has the options of the target. Takes the keywords of ``job`` except ``name``, ``isolation`` and
+        ``options`` are the options of the target. Takes the keywords of ``job`` except ``name``, ``isolation`` and
         ``limits``.
 
         Returns a ``JobHandle``. Raises as ``job`` does.
         """
 
         def build_target() -> Shape:
-            return {"tasks": [{"name": "main", **build_other_target(kind, does)}]}
+            return {"tasks": [{"name": "main", **build_other_target(kind, options)}]}
 
-        return self._declare_target(name, build_target, options, JobOptions)
+        return self._declare_target(name, build_target, settings, JobOptions)
 
     # --- running
 
     def run(self) -> int:
-        """Run the jobs until SIGTERM or SIGINT. For programs that do nothing else.
+        """Run the jobs until SIGTERM or SIGINT, in a program that does nothing else.
 
-        Runs may then finish within the grace period; a second signal ends it. Log lines of ``chronos`` go to stderr
-        if the program configured no logging.
+        The first signal lets runs finish within the grace period; a second one does not wait. Log lines of ``chronos``
+        go to stderr if the program configured no logging.
 
         Returns the exit status: 0, or 1 when the engine failed. Raises ``RuntimeError`` on a running event loop.
 
@@ -279,7 +279,7 @@ class Chronos(OnHomeLoop):
             raise
 
     async def astop(self, grace: Duration | None = None) -> None:
-        """Stop running jobs and close the store. No-op when nothing is open.
+        """Stop the engine, wait for running jobs, and close the store. No-op when nothing is open.
 
         - ``grace``: how long runs may take to finish. By default the ``grace`` of the app.
         """
@@ -297,7 +297,7 @@ class Chronos(OnHomeLoop):
             raise
 
     def stop(self, grace: Duration | None = None) -> None:
-        """Stop running jobs and close the store. No-op when nothing is open.
+        """Stop the engine, wait for running jobs, and close the store. No-op when nothing is open.
 
         - ``grace``: how long runs may take to finish. By default the ``grace`` of the app.
         """

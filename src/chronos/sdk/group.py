@@ -135,13 +135,13 @@ class Group(JobHandle):
         return self._add_target(name, lambda: build_command_target(argv, options), options, CommandTaskOptions)
 
     def target(
-        self, name: str, kind: str, does: Mapping[str, Any] | None = None, **options: Unpack[GroupTaskOptions]
+        self, name: str, kind: str, options: Mapping[str, Any] | None = None, **settings: Unpack[GroupTaskOptions]
     ) -> Task:
         """Add a task with another kind of target, such as one from an installed package.
 
-        ``does`` has the options of the target. Returns the ``Task``. Raises as ``task`` does.
+        ``options`` are the options of the target. Returns the ``Task``. Raises as ``task`` does.
         """
-        return self._add_target(name, lambda: build_other_target(kind, does), options, GroupTaskOptions)
+        return self._add_target(name, lambda: build_other_target(kind, options), settings, GroupTaskOptions)
 
     def wait(
         self,

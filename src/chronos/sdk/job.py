@@ -14,7 +14,7 @@ from chronos.sdk.declarations import DecoratedFunction
 from chronos.sdk.home_loop import LoopResult, OnHomeLoop, blocking, on_home_loop
 from chronos.sdk.info import JobInfo, RunInfo, SpanInfo, to_job_info, to_run_info, to_span_info
 from chronos.sdk.job_options import Instant, to_instant_us
-from chronos.sdk.run import Run
+from chronos.sdk.run_handle import Run
 from chronos.service.job_state import StateChange
 from chronos.service.jobs import JobService
 from chronos.store.contract import ExecutionFilter
@@ -116,7 +116,7 @@ class JobHandle(OnHomeLoop):
 
     @on_home_loop
     async def adisable(self, reason: str = "") -> None:
-        """Switch the schedule off. A disabled job has no instants, so none are recorded as skipped.
+        """Switch the schedule off. Instants that were due and had not started are recorded as skipped.
 
         - ``reason``: a sentence that ``info().note`` shows.
         """

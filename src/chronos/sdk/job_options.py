@@ -26,15 +26,18 @@ Shape = dict[str, Any]
 
 
 class ScheduleOptions(TypedDict, total=False):
-    """When a job runs: at most one of the first seven. A job without a schedule runs when it is triggered."""
+    """When a job runs: at most one of the first seven. A job without a schedule runs when it is triggered.
 
-    schedule: str | Mapping[str, Any]
-    cron: str
+    A list of expressions is their union.
+    """
+
+    schedule: str | Sequence[str] | Mapping[str, Any]
+    cron: str | Sequence[str]
     every: Duration
     at: Instant
     in_: Duration
-    iso8601: str
-    words: str
+    iso8601: str | Sequence[str]
+    words: str | Sequence[str]
     timezone: str
     dst: Literal["robust", "literal"]
     start: Instant
@@ -354,13 +357,13 @@ def _build_schedule(options: Mapping[str, Any], timezone: str | None) -> Shape:
     kind, value = kinds[0], options[kinds[0]]
     match kind:
         case "schedule":
-            schedule = dict(value) if isinstance(value, Mapping) else value
+            schedule = dict(value) if isinstance(value, Mapping) else _to_list(value)
         case "every" | "in_":
             schedule = {kind.removesuffix("_"): to_duration_text(value, kind)}
         case "at":
             schedule = {kind: to_instant_text(value, kind)}
         case _:
-            schedule = {kind: value}
+            schedule = {kind: _to_list(value)}
     for key in ("start", "end"):
         if key in settings:
             settings[key] = to_instant_text(settings[key], key)
@@ -371,6 +374,11 @@ def _build_schedule(options: Mapping[str, Any], timezone: str | None) -> Shape:
     if timezone is not None and "timezone" not in {*settings, *(schedule if isinstance(schedule, dict) else ())}:
         settings["timezone"] = timezone
     return {"schedule": schedule, **settings}
+
+
+def _to_list(value: Any) -> Any:
+    """Several expressions as a list; any other value as it is."""
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _read_exclude(items: Any) -> list[str]:

@@ -188,7 +188,7 @@ class Runtime:
     async def count_running(self) -> int:
         """How many executions run on this node."""
         engine = None if self._opening is None else (await self._opening).engine
-        return 0 if engine is None else engine.busy
+        return 0 if engine is None else engine.running_count
 
     @property
     def options(self) -> EngineOptions:
@@ -248,6 +248,9 @@ class Runtime:
             for draft in drafts:  # a job declared again meanwhile stays unsaved
                 if self.declared.jobs[draft.name] is draft:
                     self.declared.unsaved.discard(draft.name)
+            for one in saved:
+                for warning in one.warnings if one.changed else ():
+                    log.warning('job "%s": %s', one.name, warning.message)
             return saved
 
     async def _delete_undeclared(self, session: RuntimeSession) -> None:

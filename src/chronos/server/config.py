@@ -16,9 +16,7 @@ PREFIX = "CHRONOS_"
 DEFAULT = "default"  # the origin of a setting that is not set
 _FLAGS = {"node.id": "--node-id"}  # flags that are not named after the last part of the setting
 #: Variables of the same prefix that are not settings.
-_CLIENT_VARIABLES = frozenset(
-    {"CHRONOS_SERVER", "CHRONOS_TOKEN", "CHRONOS_NAMESPACE", "CHRONOS_CONTEXT", "CHRONOS_CONFIG"}
-)
+_CLIENT_VARIABLES = frozenset({"CHRONOS_SERVER", "CHRONOS_TOKEN", "CHRONOS_CONTEXT", "CHRONOS_CONFIG"})
 
 #: Variables written with one underscore instead of two between the parts of a name.
 _SINGLE_UNDERSCORE_NAMES = {name.replace(".", "_"): name for name in BY_NAME if "." in name}

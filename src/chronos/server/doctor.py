@@ -15,16 +15,16 @@ from chronos.clock import Clock, nearest_offset_us
 from chronos.core.calendar import SECOND_US, rfc3339
 from chronos.errors import ChronosError
 from chronos.server.config import Config, read_config
+from chronos.server.faulty_jobs import JobNames, find_faulty_jobs
 from chronos.server.process import describe_store
 from chronos.server.sockets import bind_sockets, close_sockets, format_address
-from chronos.server.unsupported_jobs import UnsupportedField, find_unsupported_jobs
 from chronos.server.wiring import check_config
 from chronos.store.contract import Store
 
 MAX_SKEW_S = 1.0  # with a larger skew, a node neither admits nor claims
 _REPLY_TIMEOUT_S = 10.0  # the server itself waits 5 s for its store
 _MAX_REPLY_BYTES = 1 << 16
-MAX_NAMED_JOBS = 20  # in a finding about unsupported fields
+MAX_NAMED_JOBS = 20  # in a finding about stored jobs
 MIN_FREE_BYTES = 512 << 20
 
 
@@ -37,7 +37,7 @@ class Finding:
     text: str
 
 
-async def examine(
+async def run_checks(
     file: Path | None, environment: Mapping[str, str], clock: Clock, *, store: str | None = None
 ) -> list[Finding]:
     """Run all checks. A check that needs an earlier one is left out if that one failed."""
@@ -46,7 +46,9 @@ async def examine(
         warnings = check_config(config)
     except ChronosError as error:
         return [Finding(subject="configuration", ok=False, text=str(error))]
-    text = f"valid, {len(warnings)} warnings: see chronos config validate" if warnings else "valid"
+    text = "valid"
+    if warnings:
+        text += f", {len(warnings)} {'warning' if len(warnings) == 1 else 'warnings'}: see chronos config validate"
     findings = [Finding(subject="configuration", ok=True, text=text)]
     path = parse_sqlite_file(config["store"])
     if path is not None:
@@ -65,10 +67,10 @@ def _check_folder(path: Path) -> list[Finding]:
     """Check that the store's folder is writable, or can be created, and that there is free disk space."""
     folder = next((parent for parent in path.parents if parent.exists()), Path())
     if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
-        text = f"{folder} is not writable for this user; change its owner or permissions, or name another store"
+        text = f"this user cannot write to {folder}; change its owner or permissions, or choose another store"
         return [Finding(subject="permissions", ok=False, text=text)]
     if path.exists() and not os.access(path, os.R_OK | os.W_OK):
-        text = f"{path} is not readable and writable for this user; change its owner or permissions"
+        text = f"this user cannot read and write {path}; change its owner or permissions"
         return [Finding(subject="permissions", ok=False, text=text)]
     free = shutil.disk_usage(folder).free
     free_text = f"{free / (1 << 30):.1f} GiB free"
@@ -104,8 +106,8 @@ async def _check_open_store(store: Store, config: Config, clock: Clock) -> list[
     findings = [Finding(subject="store", ok=True, text=f"{describe_store(config['store'])}, {jobs:,} jobs")]
     faults = await store.verify()
     more = f", and {len(faults) - 1} more" if len(faults) > 1 else ""
-    text = f"{faults[0]}{more}; restore a backup, and report this" if faults else "match the stored rows"
-    findings.append(Finding(subject="store counters", ok=not faults, text=text))
+    text = f"{faults[0]}{more}; restore a backup, and report this" if faults else "no violations"
+    findings.append(Finding(subject="store consistency", ok=not faults, text=text))
     if failures := await store.check_statements():
         more = f", and {len(failures) - 1} more" if len(failures) > 1 else ""
         text = f"{failures[0]}{more}; was the schema changed by hand? If not, report this"
@@ -114,20 +116,29 @@ async def _check_open_store(store: Store, config: Config, clock: Clock) -> list[
 
 
 async def _check_jobs(store: Store) -> list[Finding]:
-    """Report stored jobs that use fields which are not supported yet."""
-    alerts, secrets = await find_unsupported_jobs(store, max_names=MAX_NAMED_JOBS)
-    texts = {
-        "alerts, which are not supported yet: the jobs run, but no alerts are sent; remove the field": alerts,
-        "{{ secret.NAME }}, which is not supported yet: the tasks that use it fail; write the value instead": secrets,
-    }
-    return [
-        Finding(subject="jobs", ok=False, text=f"{_name_jobs(jobs)} with {text} (chronosctl jobs edit NAME)")
-        for text, jobs in texts.items()
-        if jobs.total
-    ]
+    """Report stored jobs that cannot be read, or that use features that do not exist yet."""
+    faulty = await find_faulty_jobs(store, max_names=MAX_NAMED_JOBS)
+    edit = "(chronosctl jobs edit NAME)"
+    texts = (
+        (
+            faulty.unreadable,
+            "cannot be read: changed by hand, damaged, or written by a newer release; replace it, roll it back or "
+            "delete it (chronosctl jobs get NAME says why)",
+        ),
+        (
+            faulty.with_alerts,
+            f"with alerts, which are not supported yet: the jobs run, but no alerts are sent; remove the field {edit}",
+        ),
+        (
+            faulty.with_secrets,
+            "with {{ secret.NAME }}, which is not supported yet: the tasks that use it fail; write the value instead "
+            + edit,
+        ),
+    )
+    return [Finding(subject="jobs", ok=False, text=f"{_name_jobs(jobs)} {text}") for jobs, text in texts if jobs.total]
 
 
-def _name_jobs(jobs: UnsupportedField) -> str:
+def _name_jobs(jobs: JobNames) -> str:
     more = jobs.total - len(jobs.names)
     names = ", ".join(jobs.names) + (f" and {more:,} more" if more else "")
     return f"{jobs.total:,} stored {'job' if jobs.total == 1 else 'jobs'} ({names})"

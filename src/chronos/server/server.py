@@ -176,9 +176,9 @@ class Server:
             self._clock,
             name_of=engine.job_name,
             per_job=self.config["metrics.per_job"],
-            silence_s=self._options.heartbeat_timeout_s,
+            heartbeat_timeout_s=self._options.heartbeat_timeout_s,
         )
-        engine.on_event(metrics.watch)
+        engine.on_event(metrics.count_event)
         store.on_commit(metrics.observe_commit)
         self._metrics = metrics
         return metrics
@@ -201,7 +201,7 @@ class Server:
         return server_url(self.config["server.listen"][0], self.port, self.config["server.base_path"])
 
     async def has_jobs(self) -> bool:
-        """Whether the store contains jobs."""
+        """Return whether the store contains jobs."""
         return self._store is not None and bool(sum((await self._store.counts()).jobs.values()))
 
     def status(self) -> dict[str, Any]:
@@ -219,7 +219,7 @@ class Server:
             "schedules": self._roles.schedules,
             "works": self._roles.works,
             "slots": self._options.slots if self._roles.works else 0,
-            "executions_here": 0 if engine is None else engine.busy,
+            "executions_here": 0 if engine is None else engine.running_count,
             "jobs_held": held,
             "jobs_recovered": self.recovered,
             "jobs_failed_to_recover": broken,

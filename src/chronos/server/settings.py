@@ -376,7 +376,10 @@ SETTINGS: tuple[Setting, ...] = (
         about="ready and queued executions; beyond that 429",
     ),
     Setting(
-        name="queue.submit_rate", read=optional_rate, default=None, about="requests for runs per second and client"
+        name="queue.submit_rate",
+        read=optional_rate,
+        default=None,
+        about="requests per second and client that save jobs or start runs; beyond it 429",
     ),
     Setting(name="auth.type", read=one_of("none", "basic"), default="none", about="how users log in"),
     Setting(name="auth.users", read=mapping, default={}, about="name: {password_hash, role}", secret=True),

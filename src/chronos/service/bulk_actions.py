@@ -67,7 +67,7 @@ class BulkActions:
 
         Raises ``Invalid`` for an invalid payload.
         """
-        payload = PlainPayload(to_stored_payload(payload))
+        plain_payload = PlainPayload(to_stored_payload(payload))
 
         async def act_on(job: Job) -> ActionResult:
             try:
@@ -77,7 +77,9 @@ class BulkActions:
                     return ActionResult(job=job, changed=changed is not job)
                 if dry_run:
                     return ActionResult(job=job)
-                triggered = await self._runs.trigger(job, payload, reason=reason, idempotency=key(job), actor=actor)
+                triggered = await self._runs.trigger(
+                    job, plain_payload, reason=reason, idempotency=key(job), actor=actor
+                )
                 return ActionResult(job=job, changed=triggered.created, execution=triggered.id)
             except ChronosError as error:
                 return ActionResult(job=job, error=error)
@@ -99,11 +101,8 @@ class BulkActions:
         return results
 
     async def _delete(self, groups: Sequence[Sequence[Job]], actor: Actor) -> list[ActionResult]:
-        return [
-            results
-            for group in await asyncio.gather(*(self._delete_group(act_on, actor) for act_on in groups))
-            for results in group
-        ]
+        results_by_group = await asyncio.gather(*(self._delete_group(group, actor) for group in groups))
+        return [result for results in results_by_group for result in results]
 
     async def _delete_group(self, jobs: Sequence[Job], actor: Actor) -> list[ActionResult]:
         """Delete the jobs in one command, or each in its own command if one of them has changed."""

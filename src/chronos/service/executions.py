@@ -276,7 +276,7 @@ class ExecutionService:
             namespace=job.namespace,
             name=job.name,
             spec=ensure_readable(job.spec),
-            effective=self._jobs.effective(job.spec),
+            effective=self._jobs.effective_settings(job.spec),
             cause=cause,
             request=idempotency.encode() if idempotency is not None else self._new_request(),
             now_us=now_us,

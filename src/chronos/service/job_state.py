@@ -16,7 +16,7 @@ from chronos.core.planner import resume_job
 from chronos.core.schedule_change import resolve_instants
 from chronos.errors import Conflict, Invalid, NotFound
 from chronos.service.save_plan import restart_us
-from chronos.service.serializers import has_run_at_once
+from chronos.service.serializers import is_done_after_one_run
 from chronos.store.commands import SYSTEM, SetJobState
 from chronos.store.contract import Store
 
@@ -80,11 +80,11 @@ def plan(job: Job, change: StateChange, *, reason: str, actor: Actor, now_us: in
             state = JobState.DONE if resumed.next_us is None else JobState.ACTIVE
             return command(state=state, next_us=resumed.next_us, spans=resumed.spans)
         case StateChange.DISABLE:  # removes the next instant; a job that ran once stays done
-            if (job.state is JobState.DISABLED and job.note == reason) or has_run_at_once(job):
+            if (job.state is JobState.DISABLED and job.note == reason) or is_done_after_one_run(job):
                 return None
             return command(state=JobState.DISABLED, note=reason)
         case StateChange.ENABLE:  # counts from now; a paused job stays paused, one whose only instant passed is done
-            if job.state in (JobState.ACTIVE, JobState.PAUSED) or has_run_at_once(job):
+            if job.state in (JobState.ACTIVE, JobState.PAUSED) or is_done_after_one_run(job):
                 return None
             next_us = restart_us(job.spec, job.name, now_us)
             state = JobState.DONE if job.spec.schedule is not None and next_us is None else JobState.ACTIVE

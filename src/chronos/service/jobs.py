@@ -1,4 +1,4 @@
-"""JobService: reads, finds, compares, rolls back and deletes jobs."""
+"""JobService: parses, finds, compares, rolls back and deletes jobs."""
 
 from collections.abc import Mapping, Sequence
 from itertools import islice
@@ -45,7 +45,7 @@ class JobService:
         """Read a job from JSON. Raises ``InvalidJob``."""
         return self._reader.read(data, namespace=namespace)
 
-    def effective(self, spec: JobSpec) -> EffectiveSettings:
+    def effective_settings(self, spec: JobSpec) -> EffectiveSettings:
         """Return the settings of a job with the server's defaults applied."""
         return resolve_settings(self._defaults, spec.settings)
 

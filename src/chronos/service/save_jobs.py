@@ -16,11 +16,12 @@ from chronos.core.config import Settings
 from chronos.core.ids import job_id, job_ids
 from chronos.core.job import DEFAULT_NAMESPACE, Job, JobState
 from chronos.core.node import Actor
+from chronos.core.schedule.surprises import Surprise, find_surprises
 from chronos.core.schedule_change import MAX_COMPARED, ScheduleDiff
 from chronos.errors import ChronosError, Conflict, Invalid, NotFound, QueueFull
 from chronos.service.cooperative import TimeSlicer
 from chronos.service.dependency_check import check_dependencies
-from chronos.service.save_plan import BatchPlanner, SavePlan, plan_new_job, plan_save
+from chronos.service.save_plan import PlanCache, SavePlan, plan_new_job, plan_save
 from chronos.service.serializers import Draft, InvalidJob
 from chronos.store.commands import SYSTEM, DeleteRow, Saved, SaveJobs
 from chronos.store.contract import JobFilter, Store
@@ -46,6 +47,7 @@ class SavedJob(Struct, frozen=True, kw_only=True, gc=False):
     state: JobState
     next_us: int | None
     diff: ScheduleDiff | None = None  # of the upcoming runs, if the schedule changed
+    warnings: tuple[Surprise, ...] = ()  # what may surprise in the schedule
     job: Job | None = None  # the new job, if it was created by itself
 
 
@@ -77,7 +79,7 @@ class JobSaver:
 
     def __init__(self, store: Store, clock: Clock, *, defaults: Settings) -> None:
         self._store, self._clock, self._defaults = store, clock, defaults
-        self._planner = BatchPlanner(defaults)
+        self._cache = PlanCache(defaults)
         self._slicer = TimeSlicer()
 
     async def save(
@@ -228,7 +230,7 @@ class JobSaver:
                 raise
             pruned = await self._list_jobs_to_prune(drafts, change)
             if change.dry_run:
-                return await self._slicer.map(plans, _to_planned_job), pruned
+                return await self._slicer.map(plans, partial(_to_planned_job, now_us=now_us)), pruned
             try:
                 saved = await self._write(plans, pruned, now_us, change)
             except (Conflict, NotFound):
@@ -243,11 +245,9 @@ class JobSaver:
         self, drafts: Sequence[Draft], existing: Mapping[tuple[str, str], Job], change: _JobChange, now_us: int
     ) -> list[SavePlan]:
         if not existing and change.expect is None:
-            return await self._slicer.map(drafts, partial(plan_new_job, now_us=now_us, planner=self._planner))
+            return await self._slicer.map(drafts, partial(plan_new_job, now_us=now_us, cache=self._cache))
         max_compared = MAX_COMPARED if len(drafts) <= _MAX_JOBS_READ_BY_NAME else _COMPARED_IN_BULK
-        plan = partial(
-            plan_save, defaults=self._defaults, now_us=now_us, max_compared=max_compared, planner=self._planner
-        )
+        plan = partial(plan_save, defaults=self._defaults, now_us=now_us, max_compared=max_compared, cache=self._cache)
 
         def plan_one(draft: Draft) -> SavePlan:
             current = existing.get((draft.namespace, draft.name))
@@ -274,7 +274,7 @@ class JobSaver:
 
         def saved(plan: SavePlan) -> SavedJob:
             return (
-                _to_planned_job(plan)
+                _to_planned_job(plan, now_us=now_us)
                 if plan.row is None
                 else _to_saved_job(plan, next(saved_rows), now_us, is_single=is_single)
             )
@@ -354,6 +354,7 @@ def _to_saved_job(plan: SavePlan, saved_row: Saved, now_us: int, *, is_single: b
         state=plan.state,
         next_us=plan.next_us,
         diff=plan.diff,
+        warnings=_find_warnings(plan.draft, now_us),
         job=_to_created_job(plan, saved_row, now_us) if is_single and saved_row.created else None,
     )
 
@@ -376,7 +377,7 @@ def _to_created_job(plan: SavePlan, saved_row: Saved, now_us: int) -> Job | None
     )
 
 
-def _to_planned_job(plan: SavePlan) -> SavedJob:
+def _to_planned_job(plan: SavePlan, *, now_us: int) -> SavedJob:
     existing, changed = plan.existing, plan.row is not None
     # Only the store knows whether a name was used before; this id assumes that it was not.
     return SavedJob(
@@ -389,4 +390,10 @@ def _to_planned_job(plan: SavePlan) -> SavedJob:
         state=plan.state,
         next_us=plan.next_us,
         diff=plan.diff,
+        warnings=_find_warnings(plan.draft, now_us),
     )
+
+
+def _find_warnings(draft: Draft, now_us: int) -> tuple[Surprise, ...]:
+    spec, schedule = draft.spec.schedule, draft.schedule
+    return () if spec is None or schedule is None else tuple(find_surprises(schedule, spec.dialect, now_us))

@@ -1,4 +1,4 @@
-"""Decides how a job is saved: its gate, its next instant, and when a new schedule takes over. Pure.
+"""Decides what saving a job writes: nothing, a state change or a new version, with its gate and next instant. Pure.
 
 ::
 
@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from msgspec import Struct
 from msgspec.structs import replace
 
+from chronos.core.admission_policy import GateSpec, build_gate_spec
 from chronos.core.calendar import DAY_S, SECOND_US, rfc3339
 from chronos.core.concurrency_key import find_key_gate, key_limit
 from chronos.core.config import EffectiveSettings, Settings, resolve_settings
 from chronos.core.job import Job, JobSpec, JobState, OutgoingSchedule, ScheduleSpec, Unreadable
 from chronos.core.lane import build_lane
 from chronos.core.planner import Activation, activate_schedule
-from chronos.core.policy import GateSpec, build_gate_spec
 from chronos.core.schedule.cron import CronRule
 from chronos.core.schedule.durations import format_duration
 from chronos.core.schedule.once import DelayRule, OnceRule
@@ -33,7 +33,7 @@ from chronos.core.schedule_change import (
     resolve_instants,
 )
 from chronos.service.masked_credentials import restore_masked
-from chronos.service.serializers import Draft, InvalidJob, Problem, has_run_at_once, runs_once
+from chronos.service.serializers import Draft, InvalidJob, Problem, is_done_after_one_run, runs_once
 from chronos.store.commands import NEW, JobRow, RunOnSave
 
 DIFF_WINDOW_US = 30 * DAY_S * SECOND_US  # the window of a diff of upcoming runs
@@ -53,7 +53,7 @@ class SavePlan(Struct, frozen=True, kw_only=True, gc=False):
     is_state_change: bool = False  # only the state changes, not the definition
 
 
-class _ComingRuns(Struct, frozen=True, kw_only=True):
+class _PlannedSpec(Struct, frozen=True, kw_only=True):
     """The spec to store, with its next instant."""
 
     spec: JobSpec
@@ -71,7 +71,7 @@ class _ScheduleStart:
     activation: Activation
 
 
-class BatchPlanner:
+class PlanCache:
     """Caches what many jobs share: effective settings, gates and schedule starts.
 
     The caches are keyed by identity, so they hold references to the keys. Their size is bounded.
@@ -94,7 +94,7 @@ class BatchPlanner:
         return cached[1]
 
     def gate(self, spec: JobSpec, effective: EffectiveSettings) -> GateSpec:
-        """Return the gate of a job. ``effective`` must come from this planner."""
+        """Return the gate of a job. ``effective`` must come from this cache."""
         lane = build_lane(spec, effective).text
         cached = self._gates.get((id(effective), lane))
         if cached is None:
@@ -126,39 +126,39 @@ def plan_save(
     defaults: Settings,
     now_us: int,
     max_compared: int = MAX_COMPARED,
-    planner: BatchPlanner | None = None,
+    cache: PlanCache | None = None,
 ) -> SavePlan:
     """Decide what to write so that the store matches the draft. Raises ``InvalidJob``.
 
-    ``max_compared`` bounds the upcoming runs that a diff compares. ``planner`` must have the same defaults.
+    ``max_compared`` bounds the upcoming runs that a diff compares. ``cache`` must have the same defaults.
     """
-    planner = BatchPlanner(defaults) if planner is None else planner
+    cache = PlanCache(defaults) if cache is None else cache
     if existing is None:
-        return plan_new_job(draft, planner=planner, now_us=now_us)
+        return plan_new_job(draft, cache=cache, now_us=now_us)
     if draft.target_pointers is not None:
         draft = restore_masked(draft, existing)
-    effective = planner.effective(draft.spec.settings)
+    effective = cache.effective(draft.spec.settings)
     is_same_schedule = not isinstance(existing.spec, Unreadable) and _same_schedule(draft, existing, now_us)
-    coming = (
+    planned = (
         _keep_schedule(draft, existing, now_us)
         if is_same_schedule
         else _take_over_schedule(draft, existing, effective, now_us, max_compared)
     )
-    if coming.spec == existing.spec or (
-        is_same_schedule and replace(coming.spec, outgoing=existing.spec.outgoing) == existing.spec
+    if planned.spec == existing.spec or (
+        is_same_schedule and replace(planned.spec, outgoing=existing.spec.outgoing) == existing.spec
     ):
         requested = (
             JobState.ACTIVE if _becomes_manual(draft, existing) else _to_requested_state(draft.state, existing.state)
         )
-        if has_run_at_once(existing) and not draft.manual:
+        if is_done_after_one_run(existing) and not draft.manual:
             requested = None  # nothing to disable; enabled again, retention would never remove it
         if requested is not None:
             return _plan_state_change(
-                draft, existing, requested, planner.gate(existing.spec, effective), now_us, max_compared
+                draft, existing, requested, cache.gate(existing.spec, effective), now_us, max_compared
             )
         return SavePlan(draft=draft, existing=existing, row=None, state=existing.state, next_us=existing.next_us)
-    state = _next_state(draft, existing, coming, is_same_schedule=is_same_schedule)
-    return _to_save_plan(draft, existing, coming, state, planner.gate(coming.spec, effective), effective)
+    state = _next_state(draft, existing, planned, is_same_schedule=is_same_schedule)
+    return _to_save_plan(draft, existing, planned, state, cache.gate(planned.spec, effective), effective)
 
 
 def restart_us(spec: JobSpec, name: str, now_us: int) -> int | None:
@@ -169,32 +169,32 @@ def restart_us(spec: JobSpec, name: str, now_us: int) -> int | None:
     return None if instants is None else instants.next_us(now_us)
 
 
-def plan_new_job(draft: Draft, *, planner: BatchPlanner, now_us: int) -> SavePlan:
+def plan_new_job(draft: Draft, *, cache: PlanCache, now_us: int) -> SavePlan:
     """Decide what to write for a draft whose job does not exist yet. Raises ``InvalidJob``."""
     if draft.target_pointers is not None:
         draft = restore_masked(draft, None)
-    effective = planner.effective(draft.spec.settings)
-    coming = _start_schedule(draft, effective, planner, now_us)
-    state = _to_final_state(draft.state or JobState.ACTIVE, coming)
-    return _to_save_plan(draft, None, coming, state, planner.gate(coming.spec, effective), effective)
+    effective = cache.effective(draft.spec.settings)
+    planned = _start_schedule(draft, effective, cache, now_us)
+    state = _to_final_state(draft.state or JobState.ACTIVE, planned)
+    return _to_save_plan(draft, None, planned, state, cache.gate(planned.spec, effective), effective)
 
 
 def _to_save_plan(
     draft: Draft,
     existing: Job | None,
-    coming: _ComingRuns,
+    planned: _PlannedSpec,
     state: JobState,
     gate: GateSpec,
     effective: EffectiveSettings,
 ) -> SavePlan:
-    next_us = None if state is JobState.DISABLED else coming.next_us
+    next_us = None if state is JobState.DISABLED else planned.next_us
     run = _to_run_on_save(draft, existing, state, effective)
-    if run is not None and state is JobState.ACTIVE and runs_once(coming.spec):
+    if run is not None and state is JobState.ACTIVE and runs_once(planned.spec):
         state = JobState.DONE  # like a one-time job whose instant is admitted
     row = JobRow(
         namespace=draft.namespace,
         name=draft.name,
-        spec=coming.spec,
+        spec=planned.spec,
         gate=gate,
         next_us=next_us,
         state=state,
@@ -202,7 +202,7 @@ def _to_save_plan(
         expect_state=None if existing is None else existing.state,
         run=run,
     )
-    return SavePlan(draft=draft, existing=existing, row=row, state=state, next_us=next_us, diff=coming.diff)
+    return SavePlan(draft=draft, existing=existing, row=row, state=state, next_us=next_us, diff=planned.diff)
 
 
 def _plan_state_change(
@@ -211,7 +211,7 @@ def _plan_state_change(
     """Plan to enable (from now) or disable a job whose definition is unchanged."""
     is_on = requested is JobState.ACTIVE
     next_us = restart_us(existing.spec, existing.name, now_us) if is_on else None
-    state = _to_final_state(requested, _ComingRuns(spec=existing.spec, next_us=next_us))
+    state = _to_final_state(requested, _PlannedSpec(spec=existing.spec, next_us=next_us))
     row = JobRow(
         namespace=existing.namespace,
         name=existing.name,
@@ -237,7 +237,7 @@ def _to_run_on_save(
 
     Either way the job is then done, because it has no further instant.
     """
-    requested = draft.now or (draft.immediate and existing is None)
+    requested = draft.runs_on_every_change or (draft.runs_on_creation and existing is None)
     if not requested or state is JobState.DISABLED:
         return None
     key = find_key_gate(effective, namespace=draft.namespace, name=draft.name, payload=draft.spec.payload)
@@ -247,28 +247,28 @@ def _to_run_on_save(
 # --- schedule
 
 
-def _start_schedule(draft: Draft, effective: EffectiveSettings, planner: BatchPlanner, now_us: int) -> _ComingRuns:
+def _start_schedule(draft: Draft, effective: EffectiveSettings, cache: PlanCache, now_us: int) -> _PlannedSpec:
     schedule = draft.schedule
     if schedule is None:
-        return _ComingRuns(spec=draft.spec, next_us=None)
-    start = planner.start(schedule, effective.recovery_after_us, now_us)
-    _refuse_past(draft, schedule, start.next_us, effective, now_us)
+        return _PlannedSpec(spec=draft.spec, next_us=None)
+    start = cache.start(schedule, effective.recovery_after_us, now_us)
+    _reject_past_instant(draft, schedule, start.next_us, effective, now_us)
     spec = draft.spec if start.schedule is schedule else _with_anchor(draft.spec, schedule, start.schedule)
-    return _ComingRuns(spec=spec, next_us=start.next_us)
+    return _PlannedSpec(spec=spec, next_us=start.next_us)
 
 
-def _keep_schedule(draft: Draft, existing: Job, now_us: int) -> _ComingRuns:
+def _keep_schedule(draft: Draft, existing: Job, now_us: int) -> _PlannedSpec:
     """Plan a new version with the same schedule: its anchor, its next instant, and outgoing schedules are kept."""
     next_us = existing.next_us
     if _to_requested_state(draft.state, existing.state) is JobState.ACTIVE:
         next_us = restart_us(existing.spec, existing.name, now_us)
     outgoing = drop_passed_schedules(existing.spec.outgoing, next_us)
-    return _ComingRuns(spec=replace(draft.spec, schedule=existing.spec.schedule, outgoing=outgoing), next_us=next_us)
+    return _PlannedSpec(spec=replace(draft.spec, schedule=existing.spec.schedule, outgoing=outgoing), next_us=next_us)
 
 
 def _take_over_schedule(
     draft: Draft, existing: Job, effective: EffectiveSettings, now_us: int, max_compared: int
-) -> _ComingRuns:
+) -> _PlannedSpec:
     is_readable = not isinstance(existing.spec, Unreadable)
     is_live = is_readable and existing.state in (JobState.ACTIVE, JobState.PAUSED)
     old = resolve_instants(existing.spec, existing.name) if is_live else None
@@ -285,7 +285,7 @@ def _take_over_schedule(
     next_us = takeover_.next_us
     if new is not None and next_us is None:  # an instant that has just passed still runs
         next_us = activate_schedule(new, now_us, late_us=effective.recovery_after_us).next_us
-        _refuse_past(draft, new, next_us, effective, now_us)
+        _reject_past_instant(draft, new, next_us, effective, now_us)
     spec = (
         draft.spec if takeover_.schedule is None or new is None else _with_anchor(draft.spec, new, takeover_.schedule)
     )
@@ -294,7 +294,7 @@ def _take_over_schedule(
         spec = replace(spec, outgoing=_to_outgoing(existing, existing.spec.schedule, takeover_.until_us, first_us))
     before = old if existing.state is JobState.ACTIVE else None
     changes = diff(before, takeover_.instants, now_us, now_us + DIFF_WINDOW_US, compared=max_compared)
-    return _ComingRuns(spec=spec, next_us=next_us, diff=changes)
+    return _PlannedSpec(spec=spec, next_us=next_us, diff=changes)
 
 
 def _to_outgoing(existing: Job, schedule: ScheduleSpec, until_us: int, first_us: int | None) -> OutgoingSchedule:
@@ -320,7 +320,7 @@ def _with_anchor(spec: JobSpec, written_schedule: Schedule, schedule: Schedule) 
         or schedule.anchored is written_schedule.anchored
     ):
         return spec
-    return replace(spec, schedule=replace(stored_schedule, start_us=schedule.start_us))
+    return replace(spec, schedule=replace(stored_schedule, start_us=schedule.anchor_us))
 
 
 def _same_schedule(draft: Draft, existing: Job, now_us: int) -> bool:
@@ -334,13 +334,15 @@ def _same_schedule(draft: Draft, existing: Job, now_us: int) -> bool:
     return is_server_anchor and draft.schedule is not None and not draft.schedule.anchored
 
 
-def _refuse_past(
+def _reject_past_instant(
     draft: Draft, schedule: Schedule, next_us: int | None, effective: EffectiveSettings, now_us: int
 ) -> None:
     """Reject a one-time job whose instant has passed: it would never run."""
-    if next_us is not None or not isinstance(schedule.rule, OnceRule | DelayRule):
+    rules = [member.rule for member in schedule.members]
+    if next_us is not None or not all(isinstance(rule, OnceRule | DelayRule) for rule in rules):
         return
-    at = f"{rfc3339(schedule.rule.at_us)} " if isinstance(schedule.rule, OnceRule) else ""
+    at_us = max((rule.at_us for rule in rules if isinstance(rule, OnceRule)), default=None)
+    at = "" if at_us is None else f"{rfc3339(at_us)} "
     limit = format_duration(effective.recovery_after_us, exact=True)
     reason = f"{at}is in the past by more than {limit} (recovery.after); it is now {rfc3339(now_us)}"
     raise InvalidJob([Problem(draft.schedule_pointer, reason)], name=draft.name)
@@ -349,23 +351,23 @@ def _refuse_past(
 # --- states
 
 
-def _to_final_state(requested: JobState, coming: _ComingRuns) -> JobState:
-    ended = coming.spec.schedule is not None and coming.next_us is None
+def _to_final_state(requested: JobState, planned: _PlannedSpec) -> JobState:
+    ended = planned.spec.schedule is not None and planned.next_us is None
     return JobState.DONE if ended and requested is JobState.ACTIVE else requested
 
 
-def _next_state(draft: Draft, existing: Job, coming: _ComingRuns, *, is_same_schedule: bool) -> JobState:
+def _next_state(draft: Draft, existing: Job, planned: _PlannedSpec, *, is_same_schedule: bool) -> JobState:
     """Return the state after a save. Enabling does not resume a paused job; a new schedule reactivates a done one."""
     requested = _to_requested_state(draft.state, existing.state)
     state = existing.state if requested is None else requested
     if state is JobState.DONE and (not is_same_schedule or _becomes_manual(draft, existing)):
-        return _to_final_state(JobState.ACTIVE, coming)
-    return state if is_same_schedule and state is JobState.DONE else _to_final_state(state, coming)
+        return _to_final_state(JobState.ACTIVE, planned)
+    return state if is_same_schedule and state is JobState.DONE else _to_final_state(state, planned)
 
 
 def _becomes_manual(draft: Draft, existing: Job) -> bool:
     """Return whether a job that ran once becomes one that runs when triggered."""
-    return draft.manual and has_run_at_once(existing) and draft.state is not JobState.DISABLED
+    return draft.manual and is_done_after_one_run(existing) and draft.state is not JobState.DISABLED
 
 
 def _to_requested_state(requested: JobState | None, current: JobState) -> JobState | None:

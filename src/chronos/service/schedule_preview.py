@@ -8,6 +8,7 @@ from chronos.core.job import ScheduleSpec
 from chronos.core.planner import activate_schedule, preview
 from chronos.core.schedule.canonical import to_canonical
 from chronos.core.schedule.dst import Oddity, find_oddities
+from chronos.core.schedule.surprises import Surprise, find_surprises
 from chronos.service.serializers import read_schedule_only
 
 LOOK_AHEAD_US = 366 * DAY_S * SECOND_US  # the range searched for daylight saving changes
@@ -23,6 +24,7 @@ class Preview:
     timezone: str
     next_us: tuple[int, ...]
     oddities: tuple[Oddity, ...]
+    surprises: tuple[Surprise, ...]
 
 
 def preview_schedule(data: Any, *, now_us: int, count: int = 10, key: str = "") -> Preview:
@@ -37,8 +39,9 @@ def preview_spec(spec: ScheduleSpec, *, now_us: int, count: int = 10, key: str =
     return Preview(
         spec=spec,
         words=schedule.describe(),
-        understood_as=to_canonical(spec.text, schedule),
+        understood_as=to_canonical(schedule),
         timezone=schedule.zone.name,
         next_us=preview(schedule, now_us, count),
         oddities=tuple(find_oddities(activation.schedule, now_us, now_us + LOOK_AHEAD_US)),
+        surprises=tuple(find_surprises(schedule, spec.dialect, now_us)),
     )

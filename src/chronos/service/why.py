@@ -5,7 +5,6 @@ reads the schedule.
 """
 
 from collections.abc import AsyncIterator
-from dataclasses import replace
 
 from chronos.clock import Clock
 from chronos.core.execution import Cause, Execution, Span, Status
@@ -15,8 +14,6 @@ from chronos.core.lane import build_lane
 from chronos.core.node import AuditEntry
 from chronos.core.reasons import ReasonCode
 from chronos.core.schedule.durations import format_duration
-from chronos.core.schedule.exclusions import NO_EXCLUSIONS
-from chronos.core.schedule_change import resolve_instants
 from chronos.core.shortage import explain_shortage
 from chronos.service.executions import ExecutionService
 from chronos.service.jobs import JobService
@@ -26,8 +23,10 @@ from chronos.service.why_steps import (
     WhyStep,
     WhyVerdict,
     explain_execution,
+    explain_next_run,
     explain_requested_run,
     explain_span,
+    explain_unscheduled,
     find_absence,
     sort_steps,
     summarize,
@@ -80,7 +79,7 @@ class WhyService:
             return [
                 *await self._explain_instant(job, at_us, times),
                 *await self._explain_requested_runs(job, at_us, times),
-                self._explain_next_run(job, times),
+                explain_next_run(job, times),
             ]
         page = await self._store.list_executions(ExecutionFilter(job=job.id), limit=last)
         ready = next((item for item in page.items if isinstance(item, Execution) and item.status is Status.READY), None)
@@ -89,7 +88,7 @@ class WhyService:
         state_change = await self._explain_state_change(job, self._clock.now_us(), times)
         if state_change is not None and job.state in (JobState.PAUSED, JobState.DISABLED):
             steps.append(state_change)
-        return [*steps, self._explain_next_run(job, times)]
+        return [*steps, explain_next_run(job, times)]
 
     def _times(self, job: Job | None) -> TimeFormat:
         """Return the format of times in the zone of a job; UTC if the job was deleted."""
@@ -102,7 +101,9 @@ class WhyService:
             return None
         if job is None or isinstance(job.spec, Unreadable):
             return None
-        return explain_shortage(build_lane(job.spec, self._jobs.effective(job.spec)), await self._store.nodes())
+        return explain_shortage(
+            build_lane(job.spec, self._jobs.effective_settings(job.spec)), await self._store.nodes()
+        )
 
     # --- one scheduled time
 
@@ -117,7 +118,7 @@ class WhyService:
             sentence = f"The job did not exist yet. It was created on {times.format(job.created_us)}."
             return [WhyStep(at_us=job.created_us, verdict=WhyVerdict.OFF, sentence=sentence)]
         spec, version = await self._spec_in_force(job, at_us)
-        unscheduled = _explain_unscheduled(spec, job.name, version, at_us, times)
+        unscheduled = explain_unscheduled(spec, job.name, version, at_us, times)
         if unscheduled is not None:
             return [unscheduled]
         now_us = self._clock.now_us()
@@ -150,7 +151,7 @@ class WhyService:
         if job.state is JobState.ACTIVE and job.next_us is not None and job.next_us <= at_us:
             sentence = f"{format_duration(now_us - at_us)} late: no node has admitted it yet."
             return WhyStep(at_us=at_us, verdict=WhyVerdict.WAITS, sentence=sentence)
-        settings = self._jobs.effective(job.spec)
+        settings = self._jobs.effective_settings(job.spec)
         kept = f"{settings.keep_count:,} runs for at most {format_duration(settings.keep_age_us)}"
         sentence = (
             f"No record of this time. The job keeps {kept}, so the record may have been removed; "
@@ -274,47 +275,3 @@ class WhyService:
             if is_backfill and job is not None and (entry.namespace, entry.subject) == (job.namespace, job.name):
                 return entry.actor
         return None
-
-    def _explain_next_run(self, job: Job, times: TimeFormat) -> WhyStep:
-        now_us = self._clock.now_us()
-        if isinstance(job.spec, Unreadable):
-            return WhyStep(at_us=now_us, verdict=WhyVerdict.OFF, sentence=f"The job cannot run: {job.spec.error}.")
-        match job.state:
-            case JobState.ACTIVE if job.next_us is not None:
-                sentence = f"The next run is on {times.format(job.next_us)}."
-                return WhyStep(at_us=job.next_us, verdict=WhyVerdict.COMING, sentence=sentence)
-            case JobState.ACTIVE:
-                after = ", or when its upstream jobs finish" if job.spec.after else ""
-                sentence = f"The job runs only when it is triggered{after}."
-            case JobState.PAUSED:
-                sentence = "The job will not run until it is resumed."
-            case JobState.DISABLED:
-                sentence = "The job will not run until it is enabled."
-            case JobState.DONE if job.spec.schedule is None:
-                sentence = "The job ran once, and runs again only when it is triggered."
-            case JobState.DONE:
-                sentence = "The job has no more scheduled times."
-        return WhyStep(at_us=now_us, verdict=WhyVerdict.COMING, sentence=sentence)
-
-
-def _explain_unscheduled(spec: JobSpec, name: str, version: int, at_us: int, times: TimeFormat) -> WhyStep | None:
-    """Explain why a time is not a scheduled time; None if it is one."""
-    if isinstance(spec, Unreadable):
-        sentence = f"Version {version}, in force then, cannot be read: {spec.error}."
-        return WhyStep(at_us=at_us, verdict=WhyVerdict.UNKNOWN, sentence=sentence)
-    instants = resolve_instants(spec, name)
-    if instants is None or spec.schedule is None:
-        sentence = f"Version {version}, in force then, has no schedule."
-        return WhyStep(at_us=at_us, verdict=WhyVerdict.NO_INSTANT, sentence=sentence)
-    following_us = instants.next_us(at_us - 1)
-    if following_us == at_us:
-        return None
-    schedule = spec.schedule.parse(name)
-    if replace(schedule, exclude=NO_EXCLUSIONS).next_us(at_us - 1) == at_us:
-        sentence = "Excluded from the schedule by " + ", ".join(spec.schedule.exclude) + "."
-    else:
-        following = (
-            "No scheduled time follows" if following_us is None else f"The next one is {times.format(following_us)}"
-        )
-        sentence = f"{times.format(at_us)} is not a scheduled time ({schedule.describe()}). {following}."
-    return WhyStep(at_us=at_us, verdict=WhyVerdict.NO_INSTANT, sentence=sentence)

@@ -1,6 +1,6 @@
-"""Builds the steps of a "why" explanation from an execution, a span or the nodes, each with one sentence.
+"""Builds the steps of a "why" explanation from an execution, a span, a job or the nodes, each with one sentence.
 
-The sentences use the words of the web page: run, scheduled time, in progress, finished. Times are in the job's zone.
+The sentences say run, scheduled time, in progress and finished. Times are in the job's zone.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,10 +10,12 @@ from enum import StrEnum
 
 from chronos.core.calendar import SECOND_US
 from chronos.core.execution import Attempt, AttemptStatus, CancelRequest, Cause, Execution, Span, Status
-from chronos.core.job import JobSpec, Unreadable
+from chronos.core.job import Job, JobSpec, JobState, Unreadable
 from chronos.core.node import Node
 from chronos.core.schedule.durations import format_duration
+from chronos.core.schedule.exclusions import NO_EXCLUSIONS
 from chronos.core.schedule.timezones import Zone, get_zone
+from chronos.core.schedule_change import resolve_instants
 from chronos.service.serializers import id_text
 from chronos.service.serializers.execution import lateness_us, read_detail
 from chronos.store.contract import ExecutionView
@@ -325,3 +327,48 @@ def _last_seen_us(node: Node, now_us: int) -> int:
     if node.stopped_us is not None:
         return node.stopped_us
     return now_us if now_us - node.beat_us <= _ALIVE_US else node.beat_us
+
+
+def explain_next_run(job: Job, times: TimeFormat) -> WhyStep:
+    """Explain when the job runs next, or why it does not."""
+    if isinstance(job.spec, Unreadable):
+        return WhyStep(at_us=times.now_us, verdict=WhyVerdict.OFF, sentence=f"The job cannot run: {job.spec.error}.")
+    match job.state:
+        case JobState.ACTIVE if job.next_us is not None:
+            sentence = f"The next run is on {times.format(job.next_us)}."
+            return WhyStep(at_us=job.next_us, verdict=WhyVerdict.COMING, sentence=sentence)
+        case JobState.ACTIVE:
+            after = ", or when its upstream jobs finish" if job.spec.after else ""
+            sentence = f"The job runs only when it is triggered{after}."
+        case JobState.PAUSED:
+            sentence = "The job will not run until it is resumed."
+        case JobState.DISABLED:
+            sentence = "The job will not run until it is enabled."
+        case JobState.DONE if job.spec.schedule is None:
+            sentence = "The job ran once, and runs again only when it is triggered."
+        case JobState.DONE:
+            sentence = "The job has no more scheduled times."
+    return WhyStep(at_us=times.now_us, verdict=WhyVerdict.COMING, sentence=sentence)
+
+
+def explain_unscheduled(spec: JobSpec, name: str, version: int, at_us: int, times: TimeFormat) -> WhyStep | None:
+    """Explain why a time is not a scheduled time; None if it is one."""
+    if isinstance(spec, Unreadable):
+        sentence = f"Version {version}, in force then, cannot be read: {spec.error}."
+        return WhyStep(at_us=at_us, verdict=WhyVerdict.UNKNOWN, sentence=sentence)
+    instants = resolve_instants(spec, name)
+    if instants is None or spec.schedule is None:
+        sentence = f"Version {version}, in force then, has no schedule."
+        return WhyStep(at_us=at_us, verdict=WhyVerdict.NO_INSTANT, sentence=sentence)
+    following_us = instants.next_us(at_us - 1)
+    if following_us == at_us:
+        return None
+    schedule = spec.schedule.parse(name)
+    if any(replace(one, exclude=NO_EXCLUSIONS).next_us(at_us - 1) == at_us for one in schedule.members):
+        sentence = "Excluded from the schedule by " + ", ".join(spec.schedule.exclude) + "."
+    else:
+        following = (
+            "No scheduled time follows" if following_us is None else f"The next one is {times.format(following_us)}"
+        )
+        sentence = f"{times.format(at_us)} is not a scheduled time ({schedule.describe()}). {following}."
+    return WhyStep(at_us=at_us, verdict=WhyVerdict.NO_INSTANT, sentence=sentence)

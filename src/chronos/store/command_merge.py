@@ -77,8 +77,10 @@ def split_result(command: Command[Any], parts: Sequence[Command[Any]], answer: A
         ]
         answers[0] = answer._replace(settled=answers[0].settled)
         return answers
-    held = set(answer)
-    return [[row.id for row in part.rows if row.id in held] for part in parts if isinstance(part, _MERGEABLE_BY_ROWS)]
+    changed = set(answer)
+    return [
+        [row.id for row in part.rows if row.id in changed] for part in parts if isinstance(part, _MERGEABLE_BY_ROWS)
+    ]
 
 
 def count_rows(command: Command[Any]) -> int:

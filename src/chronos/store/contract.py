@@ -1,12 +1,14 @@
-"""The store's contract: what every engine promises. One conformance suite tests these docstrings on all engines.
+"""The store's contract: what every store engine promises. One conformance suite tests these docstrings on all of them.
+
+A store engine is an implementation of ``Store`` for one database, such as SQLite.
 
 Writes are commands (``commands``), applied through ``Store.apply``:
 
 - Atomic: a command is one transaction. It is applied completely or not at all. Rows of ``Admit`` and ``Settle`` are
   independent: each row is atomic, and rows of different jobs may be in different transactions.
 - Durable: the answer is returned after the commit is on disk.
-- Ordered: the result equals that of some serial order of the commands. An engine with one writer is deterministic:
-  the same commands in the same order give the same rows.
+- Serializable: the result is the same as if the commands had been applied one after the other. An engine with one
+  writer is deterministic: the same commands in the same order give the same rows.
 - Safe to resend: a command whose answer was lost may be sent again. It is not applied twice.
 
 Reads see every commit made before the read began. All statements of one read see the same commit. Lists use keyset
@@ -15,8 +17,8 @@ pagination: a later page costs as much as the first.
 Errors are the same on every engine:
 
 - ``NotFound``, ``Conflict`` and ``Invalid`` are about the request.
-- ``Unavailable`` (and its subclasses ``StoreUnavailable`` and ``QueueFull``) is temporary: retry later.
-- ``StoreBroken`` needs a person.
+- ``Unavailable`` (and its subclasses ``StoreUnavailable``, ``StoreBusy`` and ``QueueFull``) is temporary: retry later.
+- ``StoreBroken`` needs an operator.
 """
 
 from collections.abc import Callable, Sequence
@@ -37,7 +39,7 @@ T = TypeVar("T")
 class Hint(IntFlag):
     """Kinds of work that may be ready; several can be combined."""
 
-    JOBS = 1  # a job was created, changed or resumed: something may be due earlier than known
+    JOBS = 1  # a job was created, changed or resumed: its next instant may be earlier than the one a node knows
     READY = 2  # executions became ready, for any node
     CANCEL = 4  # a running execution was asked to cancel
     OUTBOX = 8  # the outbox has new items
@@ -50,7 +52,7 @@ class DueGate(NamedTuple):
     next_us: int
     version: int
     lane: int
-    careful: bool  # admit under the gate's lock; pass it on as ``AdmitRow.careful``
+    needs_gate_lock: bool  # pass it on as ``AdmitRow.needs_gate_lock``
 
 
 class JobName(NamedTuple):
@@ -137,7 +139,7 @@ class Store(Protocol):
         - Raised: the errors that the command documents; ``Invalid`` for values that no engine can store (NUL and lone
           surrogates in text, numbers beyond 64 bits); ``StoreBusy`` when too many commands wait; ``StoreUnavailable``
           when the store cannot be reached; ``StoreBroken``.
-        - Canceled: cancelling the caller does not cancel the command.
+        - Canceled: canceling the caller does not cancel the command.
         """
 
     def on_hint(self, callback: Callable[[Hint], None]) -> None:
@@ -168,7 +170,7 @@ class Store(Protocol):
     async def next_wake_us(self) -> int | None:
         """Return the earliest ``wake_us`` of a waiting execution, or None."""
 
-    async def held_by(self, node: int) -> list[Execution]:
+    async def running_on(self, node: int) -> list[Execution]:
         """Return the running executions of a node, by id."""
 
     async def running_since(self, before_us: int, limit: int) -> list[Execution]:
@@ -299,8 +301,8 @@ class Store(Protocol):
         """Check counters against rows and tables against each other, for tests and ``doctor``.
 
         - Returned: one sentence per problem; empty if the store is consistent.
-        - Bounded: reads all open executions, the gate and spec of every job, and the latest 10,000 ended executions.
-          Do not call it periodically.
+        - Bounded: reads all open executions, the gate of every job, and the latest 10,000 ended executions. Do not call
+          it periodically.
         """
 
     async def check_statements(self) -> list[str]:

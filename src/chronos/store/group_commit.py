@@ -3,8 +3,9 @@
 An idle store sends a command immediately. Under load, batches grow up to a limit, so that one fsync serves many
 commands. There are three queues:
 
-    urgent       heartbeats, settlements, control: sent first, never rejected
-    refusable    admissions, requests: sent after the urgent ones; rejected with StoreBusy when too many wait
+    urgent       heartbeats, settlements and the other commands: sent first, never rejected
+    rejectable   admissions, requested runs, claims, saves, output and retention: sent after the urgent ones; rejected
+                 with StoreBusy when too many wait
     large        SaveJobs commands that exceed a batch: they share transactions of a few thousand rows
 
 Large transactions alternate with the others, so urgent commands wait for one large transaction at most.
@@ -25,7 +26,7 @@ from chronos.store.commands.batch_size import MAX_BATCH_CHARACTERS, MAX_BATCH_RO
 R = TypeVar("R")
 MAX_ROWS_OF_LARGE_COMMANDS = 5_000  # per transaction; many rows together write fewer pages
 MAX_WAITING_COMMANDS = 10_000
-_REFUSABLE_COMMANDS = (Admit, Backfill, Claim, Recover, SaveJobs, Trigger, Trim, WriteOutput)
+_REJECTABLE_COMMANDS = (Admit, Backfill, Claim, Recover, SaveJobs, Trigger, Trim, WriteOutput)
 
 
 @dataclass(slots=True, eq=False)
@@ -35,7 +36,7 @@ class PendingCommand:
     command: Command[Any]
     answer: asyncio.Future[Any]
     rows: int
-    text: int  # characters
+    characters: int
 
 
 #: The outcome of a batch: an answer or an error per command, or one error for the whole batch.
@@ -64,7 +65,7 @@ class GroupCommit:
         self._max_large = max_large
         self._max_waiting = max_waiting
         self._urgent: deque[PendingCommand] = deque()
-        self._refusable: deque[PendingCommand] = deque()
+        self._rejectable: deque[PendingCommand] = deque()
         self._large: deque[PendingCommand] = deque()  # SaveJobs commands with more rows than a batch
         self._large_go_next = False  # the previous batch was not a large one
         self._one_by_one: deque[PendingCommand] = deque()  # from a batch that failed unexpectedly
@@ -75,7 +76,7 @@ class GroupCommit:
 
     async def apply(self, command: Command[R]) -> R:
         """Send a command with the next batch and wait for its answer."""
-        # Cancelling the caller cancels only its future. The command stays in its queue.
+        # Canceling the caller cancels only its future. The command stays in its queue.
         return await self.submit(command)
 
     def submit(self, command: Command[R]) -> asyncio.Future[R]:
@@ -83,12 +84,12 @@ class GroupCommit:
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Any] = loop.create_future()
         pending = PendingCommand(command, answer, count_rows(command), count_characters(command))
-        if isinstance(command, _REFUSABLE_COMMANDS):
-            waiting = len(self._refusable) + len(self._large)
+        if isinstance(command, _REJECTABLE_COMMANDS):
+            waiting = len(self._rejectable) + len(self._large)
             if waiting >= self._max_waiting:
                 raise StoreBusy(f"{waiting} changes are waiting to be written; try again soon")
             is_large = isinstance(command, SaveJobs) and pending.rows > self._max_rows
-            (self._large if is_large else self._refusable).append(pending)
+            (self._large if is_large else self._rejectable).append(pending)
         else:
             self._urgent.append(pending)
         if self._loop is None or self._loop.is_closed():
@@ -135,7 +136,7 @@ class GroupCommit:
                         "the store is closing, and this change may have been written; check before you send it again"
                     ),
                 )
-            for waiting in (self._one_by_one, self._urgent, self._refusable, self._large):
+            for waiting in (self._one_by_one, self._urgent, self._rejectable, self._large):
                 while waiting:
                     _resolve(
                         waiting.popleft(),
@@ -146,18 +147,18 @@ class GroupCommit:
         elif isinstance(outcome, ChronosError) or len(batch) == 1:
             for pending in batch:  # an error of the store itself
                 _resolve(pending, outcome)
-        else:  # an unexpected error in one of the commands: sent singly, each gets its own answer
+        else:  # one command failed unexpectedly: send each alone, so that only that one gets the error
             self._one_by_one.extend(batch)
         self._send_next_batch()
 
     def _next_batch(self) -> list[PendingCommand]:
         if self._one_by_one:
             return [self._one_by_one.popleft()]
-        if self._large and (self._large_go_next or not (self._urgent or self._refusable)):
+        if self._large and (self._large_go_next or not (self._urgent or self._rejectable)):
             self._large_go_next = False
             return _take_batch(self._max_large, self._large)
         self._large_go_next = bool(self._large)
-        return _take_batch(self._max_rows, self._urgent, self._refusable)
+        return _take_batch(self._max_rows, self._urgent, self._rejectable)
 
     def _now_s(self) -> float:
         assert self._loop is not None
@@ -165,16 +166,16 @@ class GroupCommit:
 
 
 def _take_batch(max_rows: int, *queues: deque[PendingCommand]) -> list[PendingCommand]:
-    """Remove the first commands that fit into one batch, by rows and by text; at least one."""
+    """Remove the first commands that fit into one batch, by rows and by characters; at least one."""
     batch: list[PendingCommand] = []
-    rows = text = 0
+    rows = characters = 0
     for queue in queues:
         while queue and (
-            not batch or (rows + queue[0].rows <= max_rows and text + queue[0].text <= MAX_BATCH_CHARACTERS)
+            not batch or (rows + queue[0].rows <= max_rows and characters + queue[0].characters <= MAX_BATCH_CHARACTERS)
         ):
             batch.append(queue.popleft())
             rows += batch[-1].rows
-            text += batch[-1].text
+            characters += batch[-1].characters
     return batch
 
 

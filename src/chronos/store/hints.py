@@ -51,8 +51,8 @@ def hint_of(command: Command[Any], answer: Any) -> Hint:
             statuses = {row.status for row in answer}
             if statuses <= _STATUSES_WITHOUT_HINT:
                 return NO_HINT
-            careful = isinstance(command, Recover) or any(row.careful for row in command.rows)
-            return _hint_of_admissions(statuses, replaces=careful)
+            may_replace = isinstance(command, Recover) or any(row.needs_gate_lock for row in command.rows)
+            return _hint_of_admissions(statuses, replaces=may_replace)
         case Trigger():
             return _hint_of_admissions({answer.status}, replaces=True) if answer.created else NO_HINT
         case Wake() | Signal():

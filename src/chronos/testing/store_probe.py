@@ -17,7 +17,7 @@ _TRANSACTION_STATEMENTS = ("begin immediate", "commit")
 class Probed(Protocol):
     """A store that exposes its SQLite connection."""
 
-    def connection(self) -> apsw.Connection:
+    def writer_connection(self) -> apsw.Connection:
         """Return the connection that writes."""
 
 
@@ -36,7 +36,7 @@ class StoreProbe:
     @property
     def connection(self) -> apsw.Connection:
         """The SQLite connection, for hooks and pragmas."""
-        return self._store.connection()
+        return self._store.writer_connection()
 
     def execute(self, sql: str, *args: Any) -> list[tuple[Any, ...]]:
         """Run a statement and return its rows. It may change tables without the store noticing."""

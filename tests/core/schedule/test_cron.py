@@ -248,7 +248,7 @@ def test_errors_without_a_field_have_a_hint() -> None:
     with pytest.raises(InvalidSchedule, match="did you mean 'Europe/Paris'"):
         parse_schedule("@daily", timezone="europe/paris")
     with pytest.raises(InvalidSchedule, match="allowed: auto, standard"):
-        parse_schedule("@daily", dialect="quartz")
+        parse_schedule("@daily", dialect="cronexpr")
 
 
 def _shortest_ms(run: Callable[[], object]) -> float:

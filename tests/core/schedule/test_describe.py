@@ -78,6 +78,7 @@ WORDS = [
     ("0 0 1 * 1-5", "On the 1st of the month or on weekdays at 00:00"),
     ("0 0 */10 * 1,2", "On the 1st, 11th, 21st and 31st of the month if it is Monday or Tuesday, at 00:00"),
     # Months.
+    ("0 0 L-3W * *", "Monthly on the weekday nearest to the 3rd day before the last day at 00:00"),
     ("0 12 25 12 *", "Yearly on 25 December at 12:00"),
     ("0 12 1,15 1 *", "Yearly on the 1st and 15th of January at 12:00"),
     ("0 0 1 1,7 *", "On the 1st of January and July at 00:00"),
@@ -87,7 +88,15 @@ WORDS = [
     ("*/15 * * 6-8 1", "Every 15 minutes on Mondays in June to August"),
     ("*/15 * 25 12 *", "Every 15 minutes on 25 December"),
     ("0 0 1 1 1", "On the 1st of the month or on Mondays at 00:00 in January"),
+    # Years.
+    ("0 0 9 * * * 2027", "Daily at 09:00, in 2027"),
+    ("0 */15 * 1 6 ? 2027-2029,2035", "Every 15 minutes on 1 June, in the years 2027 to 2029 and 2035"),
     # Intervals from a start.
+    ("@every 5d", "Every 120 hours"),
+    ("@every 5m to 10m", "Every 5 to 10 minutes"),
+    ("every 90 seconds to 1 hour", "Every 90 seconds to 1 hour"),
+    ("every 2 days at 10:30", "Every 2 days at 10:30"),
+    ("every 3 months at noon, 4 times", "Every 3 months at 12:00, 4 times"),
     ("@every 90s", "Every 90 seconds"),
     ("@every 1h30m", "Every 1 hour 30 minutes"),
     ("@every 24h", "Every 24 hours"),
@@ -105,6 +114,8 @@ WORDS = [
     ("in 2 hours", "In 2 hours"),
     ("in 3 days at 8am", "In 3 days at 08:00"),
     ("tomorrow at noon", "Tomorrow at 12:00"),
+    # Unions.
+    ("0 9 * * *; also Mondays at 17:30", "Daily at 09:00, Europe/Paris; also Mondays at 17:30"),
 ]
 
 
@@ -163,6 +174,14 @@ START, END = "2027-01-01T00:05:00Z", "2027-12-31T23:59:59.999999Z"
         ("P1M", {"start": START}, f"Every month, from {START}, UTC"),
         ("PT6H", {"start": START}, f"Every 6 hours by the calendar, from {START}, UTC"),
         ("in 2 hours", {"start": START}, f"In 2 hours, from {START}, UTC"),
+        ("every 2 days at 10:30", {"start": START}, f"Every 2 days at 10:30, from {START}, UTC"),
+        ("every 5 to 10 minutes", {"start": START}, f"Every 5 to 10 minutes, from {START}, UTC"),
+        (
+            ["@daily", "@hourly"],
+            {"end": END, "jitter": "5s"},
+            f"Daily at 00:00, until {END}, with jitter up to 5 seconds, UTC; "
+            f"also every hour, until {END}, with jitter up to 5 seconds, UTC",
+        ),
         (
             "30 2 * * *",
             {"dst": "literal", "jitter": "90s"},
@@ -175,7 +194,9 @@ START, END = "2027-01-01T00:05:00Z", "2027-12-31T23:59:59.999999Z"
         ),
     ],
 )
-def test_description_of_window_policy_and_exclusions(expression: str, options: dict[str, Any], words: str) -> None:
+def test_description_of_window_policy_and_exclusions(
+    expression: str | list[str], options: dict[str, Any], words: str
+) -> None:
     schedule = parse_schedule(expression, **options)
     assert schedule.describe() == words
     assert parse_schedule(words) == schedule
@@ -215,7 +236,9 @@ def fields(low: int, high: int, *special: st.SearchStrategy[str]) -> st.SearchSt
     return st.one_of(st.just("*"), st.just(str(low)), items(low, high), listed, listed, crowded, *special)
 
 
-SPECIAL_DAYS = st.sampled_from(["L", "LW", *(f"L-{n}" for n in range(31)), *(f"{n}W" for n in range(1, 32))])
+SPECIAL_DAYS = st.sampled_from(
+    ["L", "LW", "lw", *(f"L-{n}{w}" for n in range(31) for w in ("", "W")), *(f"{n}W" for n in range(1, 32))]
+)
 SPECIAL_WEEKDAYS = st.sampled_from([f"{d}{which}" for d in range(7) for which in ("L", "#1", "#2", "#3", "#4", "#5")])
 CRONS = st.tuples(
     st.one_of(st.just(""), fields(0, 59)),
@@ -225,6 +248,12 @@ CRONS = st.tuples(
     fields(1, 12),
     fields(0, 6, SPECIAL_WEEKDAYS),
 ).map(lambda parts: " ".join(parts).strip())
+YEARS = st.lists(
+    st.tuples(st.integers(1970, 2099), st.integers(0, 40)).map(lambda y: f"{y[0]}-{min(2099, sum(y))}"), min_size=1
+).map(",".join)
+DATED_CRONS = st.tuples(CRONS, st.one_of(YEARS, st.sampled_from(["*", "*/7", "2027", "2030/3"]))).map(
+    lambda parts: f"{'' if len(parts[0].split()) == 6 else '0 '}{parts[0]} {parts[1]}"
+)
 INSTANTS = st.datetimes(datetime(1970, 1, 1), datetime(2100, 1, 1), timezones=st.just(UTC))
 ROUND_INSTANTS = INSTANTS.map(lambda instant: instant.replace(microsecond=0))
 DURATIONS = st.one_of(
@@ -254,9 +283,21 @@ DELAYS = st.one_of(
         lambda p: f"{p[0]} at {p[1]:%H:%M:%S}"
     ),
 )
+RANDOM_INTERVALS = st.tuples(st.integers(1, 10**9), st.integers(1, 10**9), st.sampled_from(["us", "ms", "s"])).map(
+    lambda p: f"@every {p[0]}{p[2]} to {p[0] + p[1]}{p[2]}"
+)
+PERIODS_AT_A_TIME = st.tuples(
+    st.integers(2, 60),
+    st.sampled_from(["days", "weeks", "months", "years"]),
+    st.times(),
+    st.sampled_from(["", ", 3 times"]),
+).map(lambda p: f"every {p[0]} {p[1]} at {p[2]:%H:%M:%S}{p[3]}")
 RULES = st.one_of(
     CRONS,
     CRONS,
+    DATED_CRONS,
+    RANDOM_INTERVALS,
+    PERIODS_AT_A_TIME,
     DURATIONS.map("@every {}".format),
     INTERVALS,
     INSTANTS.map(datetime.isoformat),
@@ -293,7 +334,16 @@ def test_descriptions_read_back_to_the_same_schedule(expression: str, options: d
     assert words.endswith(f", {options['timezone']}")
 
 
-def parse_or_reject(expression: str, options: dict[str, Any]) -> Schedule:
+@settings(max_examples=200)
+@given(st.lists(RULES, min_size=2, max_size=5), OPTIONS)
+def test_descriptions_of_unions_read_back(expressions: list[str], options: dict[str, Any]) -> None:
+    schedule = parse_or_reject(expressions, options)
+    if all(len(member.describe()) <= 256 for member in schedule.members):
+        assert parse_schedule(schedule.describe(), key="k") == schedule
+    assert parse_schedule(schedule.text, key="k", **options) == schedule
+
+
+def parse_or_reject(expression: str | list[str], options: dict[str, Any]) -> Schedule:
     """Parse a schedule; reject the example if its date never comes or it ends before it starts."""
     try:
         return parse_schedule(expression, key="k", **options)

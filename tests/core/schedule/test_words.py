@@ -344,7 +344,7 @@ REJECTIONS = [
     ("every 15 minutes from 9am to 5pm", "from", '"every 15 minutes between 09:00 and 17:00", without the last'),
     ("every 45 minutes between 9am and 5pm", "between", "divides"),
     ("every 45 minutes on weekdays", "weekdays", "divides"),
-    ("every 2 days at 9am", "9am", "every 2 weeks from 2027-01-04 at 9am"),
+    ("every 2 days at 9am and noon", "9am", "every 2 weeks from 2027-01-04 at 9am"),
     ("every hour from 10pm to 2am on weekdays", "from", "past midnight"),
     ("on the 13th if it is Friday", "if", "the 1st or Sundays"),
     ("every weekday at 9am, 5 times", "5", "only an interval without times or days"),

@@ -108,7 +108,7 @@ async def test_waiting_for_a_retry_holds_no_slot(world: World) -> None:
     await world.job("flaky", schedule="now", retry={"initial_interval": "10s", "jitter": 0})
     await world.advance(0.5)
     assert (await world.last("flaky")).status is Status.WAITING
-    assert node.engine.busy == 0
+    assert node.engine.running_count == 0
     await world.job("other", schedule="now")
     await world.advance(2)
     assert other.starts == [0.5]
@@ -228,7 +228,7 @@ def test_work_that_ignores_its_timeout_is_killed_after_the_short_grace_period(
         await world.advance(4.9)
         assert (await world.last("work")).status is Status.RUNNING
         await world.advance(1.2)  # including the one second before an async function is abandoned
-        assert ((await world.last("work")).status, node.engine.busy) == (Status.FAILED, 0)
+        assert ((await world.last("work")).status, node.engine.running_count) == (Status.FAILED, 0)
 
     check()
 
@@ -273,7 +273,7 @@ async def test_canceling_kills_work_that_ignores_the_request(world: World) -> No
     assert (await world.last("work")).status is Status.RUNNING
     await world.advance(5)
     end = await world.last("work")
-    assert (end.status, node.engine.busy) == (Status.CANCELED, 0)
+    assert (end.status, node.engine.running_count) == (Status.CANCELED, 0)
     assert work.cut[0] == 3
 
 

@@ -32,7 +32,7 @@ async def test_a_wait_for_time(world: World, wait: dict[str, Any], ends: float, 
     node = await world.node()
     await world.job("job", **before_and_after(**wait))
     await world.advance(5)
-    assert ((await world.last("job")).status, node.engine.busy) == (Status.WAITING, 0)
+    assert ((await world.last("job")).status, node.engine.running_count) == (Status.WAITING, 0)
     if restart:
         await node.crash()
         await world.node()
@@ -181,7 +181,7 @@ async def test_sleeping_in_a_function(world: World, restart: bool) -> None:
     node = await world.node()
     await world.job("stepwise", schedule="now")
     await world.advance(5)
-    assert ((await world.last("stepwise")).status, node.engine.busy) == (Status.WAITING, 0)
+    assert ((await world.last("stepwise")).status, node.engine.running_count) == (Status.WAITING, 0)
     if restart:
         await node.stop()
         await world.advance(5)
@@ -262,6 +262,6 @@ async def test_a_sleeping_execution_uses_no_memory_of_the_node(world: World) -> 
     for _ in range(300):
         await world.executions.trigger("stepwise")
     await world.advance(20)
-    assert (await world.count(Status.WAITING), node.engine.busy) == (300, 0)
+    assert (await world.count(Status.WAITING), node.engine.running_count) == (300, 0)
     await world.advance(60)
     assert {run.status for run in await world.runs("stepwise")} == {Status.SUCCEEDED}

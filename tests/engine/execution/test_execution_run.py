@@ -242,7 +242,7 @@ async def test_on_complete_runs_after_a_reap(world: World) -> None:
         on_complete={"python": {"name": "bye"}},
     )
     await world.advance(1)
-    holder = next(node for node in world.nodes if node.engine.busy)
+    holder = next(node for node in world.nodes if node.engine.running_count)
     await holder.crash()
     assert first in world.nodes
     end = await finished(world, "job")

@@ -45,7 +45,7 @@ async def test_functions_that_never_await_have_the_same_outcomes(world: World) -
         "ValueError: no",
         "SystemExit: 3",
     ]
-    assert node.engine.busy == 0
+    assert node.engine.running_count == 0
 
 
 @in_world
@@ -87,7 +87,7 @@ async def test_an_async_function_that_ignores_its_timeout_is_abandoned(world: Wo
     await world.job("stubborn", schedule="now", task_timeout="20s", retry={"max_attempts": 1})
     await world.advance(30)
     run = await world.last("stubborn")
-    assert (run.status, node.engine.busy) == (Status.FAILED, 0)
+    assert (run.status, node.engine.running_count) == (Status.FAILED, 0)
     asked_s, forced_s = stops_s
     assert 20 <= asked_s - started_s <= 22
     assert forced_s - asked_s == EngineOptions().timeout_grace_s
@@ -154,7 +154,7 @@ async def test_an_unreadable_detail_ends_the_execution_not_the_node(world: World
     assert last.reason is not None
     assert last.reason.code is ReasonCode.TASK_FAILED
     assert last.reason.message is not None
-    assert "cannot be run" in last.reason.message
+    assert "broke off with an internal error" in last.reason.message
     assert (await world.last("fine")).status is Status.SUCCEEDED
     assert not node.watch.done()
 
@@ -195,7 +195,7 @@ async def test_an_execution_stopped_before_its_call_is_never_called(world: World
     )
     assert last.detail is not None
     assert (last.detail["report"]["began_us"], last.detail["report"]["worked_us"]) == (world.us(20), 0)
-    assert node.engine.busy == 0
+    assert node.engine.running_count == 0
 
 
 @in_world
@@ -255,5 +255,5 @@ async def test_an_outcome_that_cannot_be_recorded_ends_the_execution_and_frees_i
     last = await world.last("odd")
     assert last.status is Status.FAILED
     assert last.reason is not None
-    assert "cannot be run" in str(last.reason.message)
-    assert node.engine.busy == 0
+    assert "broke off with an internal error" in str(last.reason.message)
+    assert node.engine.running_count == 0

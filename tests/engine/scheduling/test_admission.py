@@ -145,7 +145,7 @@ async def test_a_node_runs_no_more_executions_than_it_has_slots(world: World) ->
     for _ in range(10):
         await world.executions.trigger("work")
     await world.advance(5)
-    assert (work.running, node.engine.busy) == (3, 3)
+    assert (work.running, node.engine.running_count) == (3, 3)
     assert await world.count(Status.READY) == 7
     await world.advance(40)
     assert (work.most, len(work.ends)) == (3, 10)

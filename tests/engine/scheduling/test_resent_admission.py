@@ -40,7 +40,7 @@ def test_a_resent_admission_does_not_start_an_execution_of_another_node() -> Non
         ended = SettleRow(running.id, job.id, running.token, Status.CANCELED, ReasonCode.REPLACED, None, first_us)
         lanes = tuple(await store.lanes())
         settled = await store.apply(Settle(rows=(ended,), node=other, now_us=first_us, take=1, take_lanes=lanes))
-        assert [taken.id for taken in settled.taken] == [queued.id]
+        assert [taken.id for taken in settled.started_successors] == [queued.id]
         store.resent_requests.add(b"mine")
         assert not [answer for answer in await store.apply(lost) if answer.status is Status.RUNNING]
         await store.close()

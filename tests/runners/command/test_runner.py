@@ -351,7 +351,7 @@ def test_a_failed_start_reports_its_error(tmp_path: Path, monkeypatch: pytest.Mo
         f"""
 import runpy, socket
 module = runpy.run_path({supervisor.__file__!r})
-module["_prepare_and_exec"].__globals__["_lower_rlimit"] = lambda *_: 1 / 0
+module["_prepare_and_exec"].__globals__["_lower_rlimit"] = lambda *_, **__: 1 / 0
 module["serve_start_requests"](socket.socket(fileno=0))
 """
     )

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import struct
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -206,14 +207,29 @@ def test_trailers_do_not_become_headers() -> None:
         (b"", None),
     ],
 )
-def test_a_server_that_closes_the_connection(sent: bytes, body: str | None) -> None:
-    outcomes, calls, _ = _call_twice(_sends(sent, then=asyncio.StreamWriter.close))
+@pytest.mark.parametrize("method", ["POST", "PUT"])  # aiohttp would repeat PUT by itself
+def test_a_server_that_closes_the_connection(sent: bytes, body: str | None, method: str) -> None:
+    outcomes, calls, server = _call_twice(_sends(sent, then=asyncio.StreamWriter.close), method)
+    assert len(server.seen) == 2
     for outcome, call in zip(outcomes, calls, strict=True):
         if body is None:
             assert failed(outcome).kinds == ("connection", "reset")
         else:
             assert outcome == Succeeded()
             assert call.detail["response"]["body"] == body
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT", "PATCH", "POST"])
+@pytest.mark.parametrize("sent", [b"", b"HTTP/1.1 200 X\r\nX-Half: "], ids=["nothing", "half"])
+def test_a_server_that_resets_the_connection(sent: bytes, method: str) -> None:
+    def reset(writer: asyncio.StreamWriter) -> None:
+        linger = struct.pack("ii", 1, 0)  # close with a TCP reset
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        writer.transport.abort()
+
+    outcomes, _, server = _call_twice(_sends(sent, then=reset), method)
+    assert [failed(outcome).kinds for outcome in outcomes] == [("connection", "reset")] * 2
+    assert len(server.seen) == 2
 
 
 def test_lines_may_end_with_a_line_feed_alone() -> None:

@@ -172,7 +172,7 @@ def test_a_failed_step_is_repeated() -> None:
     assert context(a_call(memory=list(call.memory))).step("divide", lambda: 2) == 2
     with pytest.raises(Invalid, match='step "odd" returned a object, which cannot be stored as JSON'):
         context(a_call()).step("odd", object)
-    with pytest.raises(Invalid, match=r"returned 1,048,578 bytes of JSON, allowed 1,048,576"):
+    with pytest.raises(Invalid, match=r"returned 1,048,578 bytes of JSON, but at most 1,048,576 are allowed"):
         context(a_call()).step("much", lambda: "x" * (1 << 20))
 
 

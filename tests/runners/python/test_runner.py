@@ -193,7 +193,7 @@ def gives_half_a_character() -> str:
     [
         (gives_object, '"gives_object" returned a lock, which is not JSON'),
         (gives_coroutine, '"gives_coroutine" returned a coroutine, which is not JSON'),
-        (gives_much, '"gives_much" returned 1,048,578 bytes of JSON, allowed 1,048,576'),
+        (gives_much, '"gives_much" returned 1,048,578 bytes of JSON, but at most 1,048,576 are allowed'),
         (gives_half_a_character, '"gives_half_a_character" returned a str, which is not JSON'),
     ],
 )

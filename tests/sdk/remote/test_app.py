@@ -398,3 +398,12 @@ def test_credentials_come_from_the_address_or_the_environment(monkeypatch: pytes
     assert address.base == "https://node:8443/base"
     assert address.authorization == "Basic " + base64.b64encode(b"ana:s@cret").decode()
     assert http_client.Address.parse("http://node:8080").authorization == "Bearer t0ken"
+
+
+def test_several_expressions_are_one_schedule(app: Chronos, caplog: pytest.LogCaptureFixture) -> None:
+    app.job(cron=["0 9 * * *", "*/90 * * * *"], name="crons")(add)
+    [info] = app.all_jobs()
+    assert info.schedule == "0 9 * * *; also */90 * * * *"
+    assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
+        'job "crons": minute "*/90" has a step beyond its range, so it is only 0; for an interval, write "@every 90m"'
+    ]

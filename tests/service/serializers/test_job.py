@@ -61,7 +61,7 @@ def test_a_job_with_a_webhook() -> None:
         tasks=(Task(name="main", target=Target(kind="http", options=data["webhook"])),),  # type: ignore[arg-type]
         settings=Settings(retry=Retry(max_attempts=3, initial_us=SECOND, multiplier=2.0), task_timeout_us=5 * MINUTE),
     )
-    assert (draft.namespace, draft.state, draft.immediate) == ("default", JobState.ACTIVE, False)
+    assert (draft.namespace, draft.state, draft.runs_on_creation) == ("default", JobState.ACTIVE, False)
 
 
 def test_a_job_with_a_job_type() -> None:
@@ -201,7 +201,7 @@ def test_a_start_without_an_offset_is_in_the_zone_of_the_schedule() -> None:
 )
 def test_jobs_that_run_immediately(fields: dict[str, Any], immediate: bool, now: bool) -> None:
     draft = read(**fields)
-    assert (draft.immediate, draft.now) == (immediate, now)
+    assert (draft.runs_on_creation, draft.runs_on_every_change) == (immediate, now)
 
 
 def test_tasks_hooks_and_the_rest() -> None:
@@ -256,7 +256,7 @@ def test_tasks_hooks_and_the_rest() -> None:
         ({"name": 7}, "/name", "must be text"),
         ({"namespace": "-"}, "/namespace", "is not a valid name"),
         ({"schedule": "0 25 * * *"}, "/schedule", 'cron field "hour"'),
-        ({"schedule": 7}, "/schedule", "must be text or an object"),
+        ({"schedule": 7}, "/schedule", "must be text, a list of texts, or an object"),
         ({"schedule": {}}, "/schedule", "has no schedule"),
         ({"schedule": {"cron": "every day"}}, "/schedule/cron", ""),
         ({"schedule": {"cron": "P1D"}}, "/schedule/cron", ""),

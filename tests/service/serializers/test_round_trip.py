@@ -175,7 +175,9 @@ def test_a_returned_job_means_the_same_when_sent_back(spec: JobSpec, state: JobS
     assert draft.spec == spec
     assert (draft.namespace, draft.name) == ("default", "a-job")
     assert (draft.state is JobState.DISABLED) == (state is JobState.DISABLED)
-    assert draft.immediate == (state is JobState.DONE and runs_once(spec))  # which has no effect on an existing job
+    assert draft.runs_on_creation == (
+        state is JobState.DONE and runs_once(spec)
+    )  # which has no effect on an existing job
 
 
 def test_a_response_adds_the_servers_fields() -> None:

@@ -56,17 +56,17 @@ def in_store(request: pytest.FixtureRequest, tmp_path: Path) -> InStore:
 
 @pytest.mark.parametrize("spec", SPECS)
 def test_an_unreadable_spec_affects_only_its_job(in_store: InStore, spec: str) -> None:
-    async def case(w: StoreFixture, by_hand: Callable[[str], Awaitable[Any]]) -> None:
-        store = w.store
+    async def case(fixture: StoreFixture, by_hand: Callable[[str], Awaitable[Any]]) -> None:
+        store = fixture.store
 
         async def tagged(key: str) -> list[str]:
             return [job.name for job in (await store.list_jobs(JobFilter(tag=(key, None)), limit=9)).items]
 
         tags, after = {"team": "a", "env": "b"}, (UpstreamJob(job="good"),)
-        good, bad = await w.save("good", tags=tags), await w.save("bad", tags=tags, after=after)
+        good, bad = await fixture.save("good", tags=tags), await fixture.save("bad", tags=tags, after=after)
         await by_hand(f"update job set spec = '{spec}' where name = 'bad'")
         jobs = await store.jobs_by_id([good.id, bad.id])
-        assert jobs[good.id].spec == w.row("good", tags=tags).spec
+        assert jobs[good.id].spec == fixture.build_job_row("good", tags=tags).spec
         assert jobs[bad.id] == await store.job_named("default", "bad")
         broken = jobs[bad.id].spec
         assert isinstance(broken, Unreadable)
@@ -77,21 +77,20 @@ def test_an_unreadable_spec_affects_only_its_job(in_store: InStore, spec: str) -
             (bad.id, 1): broken,
             (good.id, 1): jobs[good.id].spec,
         }
-        [told] = await store.verify()
-        assert told.startswith('job "bad" in the namespace "default": its definition cannot be read')
+        assert await store.verify() == []  # an unreadable job is not an inconsistency of the store
 
-        again = await w.save("bad", description="as it should be", tags={"team": "a"})
+        again = await fixture.save("bad", description="as it should be", tags={"team": "a"})
         assert (again.id, again.version, again.changed) == (bad.id, 2, True)
-        assert (await w.job("bad")).spec.description == "as it should be"
+        assert (await fixture.job("bad")).spec.description == "as it should be"
         assert [isinstance(one.spec, Unreadable) for one in await store.versions(bad.id, limit=9)] == [False, True]
         assert await tagged("team") == ["bad", "good"]
         assert await tagged("env") == ["good"]
         assert await store.followers("default", "good") == []
         await by_hand(f"update job set spec = '{spec}' where name = 'bad'")
-        await store.apply(DeleteJob(job=bad.id, now_us=w.now))
+        await store.apply(DeleteJob(job=bad.id, now_us=fixture.now_us))
         assert await store.job_named("default", "bad") is None
         assert await tagged("team") == ["good"]
-        await w.save("bad", tags={"team": "a"})
+        await fixture.save("bad", tags={"team": "a"})
         assert await tagged("team") == ["bad", "good"]
         assert await store.verify() == []
 
@@ -99,13 +98,13 @@ def test_an_unreadable_spec_affects_only_its_job(in_store: InStore, spec: str) -
 
 
 def test_unknown_statuses_and_codes_of_a_newer_release_are_shown(in_store: InStore) -> None:
-    async def case(w: StoreFixture, by_hand: Callable[[str], Awaitable[Any]]) -> None:
-        store = w.store
-        saved = await w.save("job", overlap=Overlap.ALLOW)
+    async def case(fixture: StoreFixture, by_hand: Callable[[str], Awaitable[Any]]) -> None:
+        store = fixture.store
+        saved = await fixture.save("job", overlap=Overlap.ALLOW)
         for _ in range(3):
-            await w.settle(await w.admit_one("job"))
-        failed = await w.admit_one("job")
-        await w.settle(failed, status=Status.FAILED, dead_letter=True, detail='{"result": 7}')
+            await fixture.settle(await fixture.admit_one("job"))
+        failed = await fixture.admit_one("job")
+        await fixture.settle(failed, status=Status.FAILED, dead_letter=True, detail='{"result": 7}')
         where = ExecutionFilter(job=saved.id)
         before = (await store.list_executions(where, limit=9)).items
         one = f"'{failed.id.hex()}'" if isinstance(store, PostgresStore) else f"x'{failed.id.hex()}'"

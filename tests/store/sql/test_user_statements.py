@@ -14,6 +14,7 @@ from chronos.core.reasons import ReasonCode
 from chronos.errors import Invalid
 from chronos.store.commands import Admitted, SettleRow, SettleWith
 from chronos.store.contract import Store
+from chronos.store.sql.postgres.database_url import ConnectionPlace
 from chronos.store.sql.sqlite.store import SqliteStore
 from chronos.testing.conformance import StoreFixture
 from tests.support.databases import on_server, opened
@@ -23,35 +24,37 @@ Statement = tuple[str, tuple[Any, ...]]
 Look = Callable[[], Awaitable[list[tuple[Any, ...]]]]
 
 
-def settle(w: StoreFixture, run: Admitted, *statements: Statement) -> SettleWith:
-    row = SettleRow(run.id, run.job, run.token, Status.SUCCEEDED, ReasonCode.SUCCEEDED, None, w.tick())
-    return SettleWith(row=row, statements=statements, node=w.node, now_us=w.now)
+def settle(fixture: StoreFixture, run: Admitted, *statements: Statement) -> SettleWith:
+    row = SettleRow(run.id, run.job, run.token, Status.SUCCEEDED, ReasonCode.SUCCEEDED, None, fixture.tick())
+    return SettleWith(row=row, statements=statements, node=fixture.node, now_us=fixture.now_us)
 
 
-async def promises(w: StoreFixture, look: Look, *bad: Statement) -> None:
+async def promises(fixture: StoreFixture, look: Look, *bad: Statement) -> None:
     """Check an engine that has a table ``orders``."""
-    await w.save("job")
-    await w.save("neighbour")
-    run, neighbour = await w.admit_one("job"), await w.admit_one("neighbour")
+    await fixture.save("job")
+    await fixture.save("neighbour")
+    run, neighbour = await fixture.admit_one("job"), await fixture.admit_one("neighbour")
     insert = "insert into orders (id, note) values ($1, $2)"
     for statement in bad:
         results = await asyncio.gather(
-            w.store.apply(settle(w, neighbour, ("select 1", ()))),
-            w.store.apply(settle(w, run, (insert, (1, "lost")), statement)),
+            fixture.store.apply(settle(fixture, neighbour, ("select 1", ()))),
+            fixture.store.apply(settle(fixture, run, (insert, (1, "lost")), statement)),
             return_exceptions=True,
         )
         assert isinstance(results[1], Invalid), (statement, results)
-        assert await w.status(run.id) is Status.RUNNING
-        assert await w.status(neighbour.id) is Status.SUCCEEDED
+        assert await fixture.status(run.id) is Status.RUNNING
+        assert await fixture.status(neighbour.id) is Status.SUCCEEDED
         assert await look() == []
     stale = run._replace(token=run.token - 1)
-    assert (await w.store.apply(settle(w, stale, (insert, (1, "stale"))))).settled == []
+    assert (await fixture.store.apply(settle(fixture, stale, (insert, (1, "stale"))))).settled == []
     assert await look() == []
-    good = settle(w, run, (insert, (1, "costs $5")), ("update orders set note = note || '; $9' where id = $1", (1,)))
-    assert (await w.store.apply(good)).settled == [run.id]
-    assert (await w.store.apply(good)).settled == [run.id]
+    good = settle(
+        fixture, run, (insert, (1, "costs $5")), ("update orders set note = note || '; $9' where id = $1", (1,))
+    )
+    assert (await fixture.store.apply(good)).settled == [run.id]
+    assert (await fixture.store.apply(good)).settled == [run.id]
     assert await look() == [(1, "costs $5; $9")]
-    assert await w.store.verify() == []
+    assert await fixture.store.verify() == []
 
 
 def test_user_statements_commit_with_the_settlement_on_sqlite(tmp_path: Path) -> None:
@@ -98,12 +101,30 @@ def test_user_statements_commit_with_the_settlement_on_postgres(prepared_url: st
                 ("select 1 / 0", ()),
                 ("delete from gate", ()),
             )
-            w = StoreFixture(store)
-            await w.save("another")
+            fixture = StoreFixture(store)
+            await fixture.save("another")
             await on_server(prepared_url, "create table tickets (id uuid)")
             ticket = uuid4()
-            await store.apply(settle(w, await w.admit_one("another"), ("insert into tickets values ($1)", (ticket,))))
+            await store.apply(
+                settle(fixture, await fixture.admit_one("another"), ("insert into tickets values ($1)", (ticket,)))
+            )
             assert [row[0] for row in await on_server(prepared_url, "select id from tickets")] == [ticket]
+
+    asyncio.run(check())
+
+
+def test_user_statements_use_the_search_path_of_the_database(prepared_url: str) -> None:
+    name = ConnectionPlace.of(prepared_url).database
+
+    async def check() -> None:
+        await on_server(prepared_url, "create schema sales", f'alter database "{name}" set search_path = sales')
+        await on_server(prepared_url, TABLE)
+        async with opened(prepared_url) as store:
+            w = StoreFixture(store)
+            await w.save("job")
+            await store.apply(settle(w, await w.admit_one("job"), ("insert into orders values (1, 'x')", ())))
+            assert await store.verify() == []
+        assert [tuple(row) for row in await on_server(prepared_url, "select * from sales.orders")] == [(1, "x")]
 
     asyncio.run(check())
 
@@ -113,10 +134,10 @@ def test_statements_that_do_not_touch_rows_are_rejected(text: str) -> None:
     async def check() -> None:
         store = SqliteStore()
         await store.open()
-        w = StoreFixture(store)
-        await w.save()
+        fixture = StoreFixture(store)
+        await fixture.save()
         with pytest.raises(Invalid, match="start it with insert"):
-            await store.apply(settle(w, await w.admit_one(), (text, ())))
+            await store.apply(settle(fixture, await fixture.admit_one(), (text, ())))
         await store.close()
 
     asyncio.run(check())

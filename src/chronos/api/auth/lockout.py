@@ -16,7 +16,7 @@ import math
 from dataclasses import dataclass
 
 from chronos.api.errors import LockedOut
-from chronos.api.rate_limits import RecentClients
+from chronos.api.rate_limits import RecentlyUsedMap
 from chronos.core.calendar import DAY_S, SECOND_US
 
 FREE_GUESSES = 5
@@ -42,9 +42,9 @@ class Lockout:
     """Counts guesses of passwords and tokens by name and address."""
 
     def __init__(self) -> None:
-        self._guesses: RecentClients[_FailedGuesses] = RecentClients()
-        self._verified_us: RecentClients[int] = RecentClients()  # when a name was last verified from an address
-        self._unlocked_us: RecentClients[int] = RecentClients()
+        self._guesses: RecentlyUsedMap[_FailedGuesses] = RecentlyUsedMap()
+        self._verified_us: RecentlyUsedMap[int] = RecentlyUsedMap()  # when a name was last verified from an address
+        self._unlocked_us: RecentlyUsedMap[int] = RecentlyUsedMap()
 
     def reserve(self, name: str, address: str, now_us: int) -> None:
         """Count a guess before it is checked. Raises ``LockedOut`` while it is not allowed."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from chronos.api.rate_limits import RecentClients
+from chronos.api.rate_limits import RecentlyUsedMap
 from chronos.core.calendar import SECOND_US
 from chronos.core.node import Actor
 from chronos.core.token import ApiToken
@@ -61,7 +61,7 @@ class TokenStore:
     def __init__(self, store: Store, fixed: Iterable[ApiToken] = ()) -> None:
         self._store = store
         self._fixed = {token.token_hash: token for token in fixed}
-        self._cache: RecentClients[tuple[ApiToken, int]] = RecentClients(_MAX_CACHED)  # with the time of the lookup
+        self._cache: RecentlyUsedMap[tuple[ApiToken, int]] = RecentlyUsedMap(_MAX_CACHED)  # with the time of the lookup
 
     async def find(self, token: str, now_us: int) -> ApiToken | None:
         """Return the entry of a valid token, or None."""

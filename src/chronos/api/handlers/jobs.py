@@ -12,7 +12,7 @@ from chronos.api.auth.permissions import Permission
 from chronos.api.errors import Malformed, StaleVersion
 from chronos.api.handlers.job_selection import SELECTION, read_selection
 from chronos.api.handlers.readonly_fields import check_kept, check_readonly_fields, check_state, read_sent_version
-from chronos.api.handlers.save_results import changed_runs, write_saved
+from chronos.api.handlers.save_results import save_facts, write_saved
 from chronos.api.merge_patch import merge
 from chronos.api.openapi import examples
 from chronos.api.pagination import read_name_cursor, write_cursor
@@ -50,6 +50,7 @@ _MAX_RACES = 50  # lost races before a patch without a version gives up
 
 route = RouteTable("Jobs")
 _JOB_RESPONSE = ResponseDoc("the job, with its ETag", ref("Job"), examples.JOB)
+_CREATED_RESPONSE = ResponseDoc("the new job, with its ETag", ref("ChangedJob"), examples.JOB)
 _REPLACED_RESPONSE = ResponseDoc("the job after the change", ref("JobOrSaved"), examples.JOB)
 _DRY_RUN_RESPONSE = ResponseDoc("the result of a dry run", ref("JobOrSaved"), examples.JOB)
 
@@ -61,7 +62,7 @@ _DRY_RUN_RESPONSE = ResponseDoc("the result of a dry run", ref("JobOrSaved"), ex
     summary="Create a job",
     query=(NAMESPACE,),
     body=Body(ref("JobInput"), examples.JOB_INPUT),
-    returns={201: _JOB_RESPONSE, 200: _DRY_RUN_RESPONSE},
+    returns={201: _CREATED_RESPONSE, 200: _DRY_RUN_RESPONSE},
     idempotent_by_key=True,
     is_rate_limited=True,
 )
@@ -77,9 +78,9 @@ async def create(context: RequestContext) -> web.StreamResponse:
     if dry_run:
         return json_response(write_saved(saved) | {"dry_run": True})
     job = context.found_job = saved.job or await _read_saved(context, saved)
-    if saved.created and not (draft.immediate or draft.now):
-        return json_response(write_job(job), status=201, headers={"ETag": to_etag(job)})
-    return await job_response(context, job, status=201)
+    if saved.created and not (draft.runs_on_creation or draft.runs_on_every_change):
+        return json_response(write_job(job) | save_facts(saved), status=201, headers={"ETag": to_etag(job)})
+    return await job_response(context, job, status=201, extra=save_facts(saved))
 
 
 @route.get(
@@ -117,7 +118,7 @@ async def get(context: RequestContext) -> web.StreamResponse:
     summary="Create or replace a job",
     query=(NAMESPACE,),
     body=Body(ref("JobFields"), examples.JOB_INPUT),
-    returns={200: _REPLACED_RESPONSE, 201: ResponseDoc("the new job", ref("Job"), examples.JOB)},
+    returns={200: _REPLACED_RESPONSE, 201: _CREATED_RESPONSE},
     honours_if_match=True,
     is_rate_limited=True,
 )
@@ -235,7 +236,7 @@ async def _replace(
     if context.dry_run:
         return json_response(write_saved(saved) | {"dry_run": True})
     job = context.found_job = await _read_saved(context, saved)
-    return await job_response(context, job, status=201 if saved.created else 200, extra=changed_runs(saved))
+    return await job_response(context, job, status=201 if saved.created else 200, extra=save_facts(saved))
 
 
 async def _is_unchanged(context: RequestContext, draft: Draft) -> bool:

@@ -81,7 +81,11 @@ def _state_if_new(draft: Draft) -> JobState:
     """Return the state of a new job right after it is saved. One that runs once is then done."""
     if draft.state is JobState.DISABLED:
         return JobState.DISABLED
-    return JobState.DONE if (draft.immediate or draft.now) and runs_once(draft.spec) else JobState.ACTIVE
+    return (
+        JobState.DONE
+        if (draft.runs_on_creation or draft.runs_on_every_change) and runs_once(draft.spec)
+        else JobState.ACTIVE
+    )
 
 
 def _check_id(fields: Mapping[str, Any], existing: Job) -> list[Problem]:

@@ -1,5 +1,6 @@
 """Results of saving, or of a dry run, as JSON."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from msgspec import UNSET, Raw, Struct, UnsetType, to_builtins
@@ -8,6 +9,7 @@ from msgspec.json import encode
 from chronos.api.json_body import write_json
 from chronos.core.calendar import rfc3339
 from chronos.core.job import JobState
+from chronos.core.schedule.surprises import Surprise
 from chronos.core.schedule_change import ComingRuns, ScheduleDiff
 from chronos.errors import ChronosError
 from chronos.service.cooperative import TimeSlicer
@@ -30,6 +32,7 @@ class SavedResponse(Struct, frozen=True, gc=False):
     state: str
     next_run_at: str | None
     diff: dict[str, Any] | UnsetType = UNSET
+    warnings: list[dict[str, str]] | UnsetType = UNSET
 
 
 def to_saved_response(saved: SavedJob) -> SavedResponse:
@@ -44,6 +47,7 @@ def to_saved_response(saved: SavedJob) -> SavedResponse:
         _STATES[saved.state],
         None if next_us is None else format_instant(next_us),
         UNSET if saved.diff is None else write_diff(saved.diff),
+        write_warnings(saved.warnings) or UNSET,
     )
 
 
@@ -53,9 +57,15 @@ def write_saved(saved: SavedJob) -> dict[str, Any]:
     return answer
 
 
-def changed_runs(saved: SavedJob) -> dict[str, Any]:
-    """Return the ``diff`` of upcoming runs, if a new schedule changes them."""
-    return {} if saved.diff is None else {"diff": write_diff(saved.diff)}
+def save_facts(saved: SavedJob) -> dict[str, Any]:
+    """Return the ``diff`` of upcoming runs, if a new schedule changes them, and the ``warnings``, if it has any."""
+    facts: dict[str, Any] = {} if saved.diff is None else {"diff": write_diff(saved.diff)}
+    return facts | ({"warnings": write_warnings(saved.warnings)} if saved.warnings else {})
+
+
+def write_warnings(warnings: Iterable[Surprise]) -> list[dict[str, str]]:
+    """Write what may surprise in a schedule."""
+    return [{"kind": warning.kind.value, "message": warning.message} for warning in warnings]
 
 
 def write_refused(error: ChronosError, *, code: str, status: int, name: str | None, limit: int) -> dict[str, Any]:

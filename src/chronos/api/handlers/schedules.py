@@ -3,6 +3,7 @@
 from aiohttp import web
 
 from chronos.api.auth.permissions import Permission
+from chronos.api.handlers.save_results import write_warnings
 from chronos.api.openapi import examples
 from chronos.api.openapi.schema_builders import one_of
 from chronos.api.request import RequestContext
@@ -11,6 +12,7 @@ from chronos.api.routing import Body, ResponseDoc, RouteTable, ref
 from chronos.core.calendar import SECOND_US, rfc3339
 from chronos.core.planner import MAX_PREVIEW
 from chronos.core.schedule.parser import DST_POLICIES
+from chronos.core.schedule.union import MAX_EXPRESSIONS
 from chronos.service.schedule_preview import preview_spec
 from chronos.service.serializers.schedule import read_schedule
 
@@ -23,7 +25,13 @@ route = RouteTable("Schedules")
     summary="Preview a schedule",
     body=Body.of_fields(
         {
-            "schedule": {"anyOf": [{"type": "string"}, ref("Schedule")]},
+            "schedule": {
+                "anyOf": [
+                    {"type": "string"},
+                    {"type": "array", "minItems": 1, "maxItems": MAX_EXPRESSIONS, "items": {"type": "string"}},
+                    ref("Schedule"),
+                ]
+            },
             "timezone": {"type": ["string", "null"]},
             "dst": one_of("how daylight saving changes are handled; robust by default", DST_POLICIES),
             "start": {"type": ["string", "null"]},
@@ -65,14 +73,17 @@ async def preview(context: RequestContext) -> web.StreamResponse:
             "timezone": result.timezone,
             "next": [rfc3339(us) for us in result.next_us],
             "warnings": [
-                {
-                    "kind": oddity.kind.value,
-                    "at": rfc3339(oddity.at_us),
-                    "wall": rfc3339(oddity.wall * SECOND_US).removesuffix("Z"),
-                    "count": oddity.count,
-                    "message": oddity.message,
-                }
-                for oddity in result.oddities
+                *write_warnings(result.surprises),
+                *(
+                    {
+                        "kind": oddity.kind.value,
+                        "at": rfc3339(oddity.at_us),
+                        "wall": rfc3339(oddity.wall * SECOND_US).removesuffix("Z"),
+                        "count": oddity.count,
+                        "message": oddity.message,
+                    }
+                    for oddity in result.oddities
+                ),
             ],
         }
     )

@@ -7,7 +7,7 @@ from aiohttp import web
 from chronos.api.auth.command_permission import require_targets
 from chronos.api.auth.permissions import Permission
 from chronos.api.errors import Malformed
-from chronos.api.handlers.save_results import changed_runs, write_saved, write_version_diff
+from chronos.api.handlers.save_results import save_facts, write_saved, write_version_diff
 from chronos.api.openapi import examples
 from chronos.api.request import RequestContext
 from chronos.api.responses import job_response, json_response, read_expected_version, to_stale_if_changed
@@ -106,7 +106,7 @@ async def rollback(context: RequestContext) -> web.StreamResponse:
         raise await to_stale_if_changed(context, known, error) from None
     if context.dry_run:
         return json_response(write_saved(saved) | {"dry_run": True})
-    return await job_response(context, await jobs.get(ref_text), extra=changed_runs(saved))
+    return await job_response(context, await jobs.get(ref_text), extra=save_facts(saved))
 
 
 def _write_version(version: JobVersion) -> dict[str, Any]:

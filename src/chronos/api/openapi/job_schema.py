@@ -25,6 +25,7 @@ from chronos.api.routing import ref
 from chronos.core.config import DEFAULTS, Delivery, Mode, OnFailure, Overlap, RecoveryStrategy, UpdatePolicy
 from chronos.core.job import UpstreamCondition
 from chronos.core.schedule.parser import DIALECTS, DST_POLICIES, MAX_EXCLUSIONS, MAX_LENGTH
+from chronos.core.schedule.union import MAX_EXPRESSIONS
 from chronos.service.serializers.job import (
     DEFAULT_TASK_NAME,
     MAX_DESCRIPTION,
@@ -66,15 +67,21 @@ _OPTIONS: Schema = {
         "excluded times: dates, ranges of dates, cron expressions", MAX_EXCLUSIONS, ["2027-12-25", "* * * * SUN"]
     ),
 }
+
+
+def _expressions(description: str, *examples: Any) -> Schema:
+    return texts(f"{description}; a list is the union of its items", MAX_EXPRESSIONS, *examples, max_length=MAX_LENGTH)
+
+
 _SCHEDULE = closed(
     "a schedule: one of cron, every, iso8601, at, in, words, and its options",
     {
-        "cron": text("five fields, six with seconds first, or a macro", "0 9 * * 1-5"),
-        "every": duration("a fixed interval, 100 ms or more", "90s"),
-        "iso8601": text("a repeating interval or a period", "R5/2027-01-01T00:00:00Z/PT6H"),
-        "at": text("once, at this time", "2027-01-01T09:00:00Z"),
+        "cron": _expressions("five fields, six with seconds first, seven with a year last, or a macro", "0 9 * * 1-5"),
+        "every": duration("a fixed interval, 100 ms or more; two of them for a random one", "90s", "5m to 10m"),
+        "iso8601": _expressions("a repeating interval or a period", "R5/2027-01-01T00:00:00Z/PT6H"),
+        "at": _expressions("once, at this time", "2027-01-01T09:00:00Z"),
         "in": duration("once, this long after the job is saved", "24h"),
-        "words": text("plain English", "every weekday at 9am"),
+        "words": _expressions("plain English", "every weekday at 9am"),
         "dialect": one_of("the syntax of the text; detected by default", DIALECTS),
         **_OPTIONS,
     },
@@ -84,7 +91,8 @@ _SCHEDULE = closed(
 
 
 def _schedule(description: str, *examples: Any) -> Schema:
-    return any_of(description, {"type": "string", "maxLength": MAX_LENGTH}, ref("Schedule"), examples=examples)
+    expressions = {"type": "array", "minItems": 1, "maxItems": MAX_EXPRESSIONS, "items": {"type": "string"}}
+    return any_of(description, {"type": "string"}, expressions, ref("Schedule"), examples=examples)
 
 
 # --- settings
@@ -258,6 +266,7 @@ _READ_ONLY: dict[str, str] = {
     "paused_at": "when the job was paused",
     "error": "why the definition cannot be read",
     "diff": "how a change affects the upcoming runs",
+    "warnings": "what may surprise in the schedule that was saved",
 }
 #: Fields of the definition, in requests and responses.
 JOB_FIELDS: Schema = {

@@ -156,11 +156,12 @@ SCHEMAS: dict[str, Any] = {
             "state": _STATE,
             "next_run_at": _AT_OR_NULL,
         },
-        {"diff": ref("ChangedRuns"), "dry_run": _BOOLEAN},
+        {"diff": ref("ChangedRuns"), "warnings": _list(ref("Warning")), "dry_run": _BOOLEAN},
     ),
     "ChangedRuns": _RUNS,
     "SomeRuns": _object({"first": _list(_AT), "count": _INTEGER}),
-    "ChangedJob": {"allOf": [ref("Job"), _object({}, {"diff": ref("ChangedRuns")})]},
+    "ChangedJob": {"allOf": [ref("Job"), _object({}, {"diff": ref("ChangedRuns"), "warnings": _list(ref("Warning"))})]},
+    "Warning": _object({"kind": _TEXT, "message": _TEXT}),
     "JobOrSaved": {"anyOf": [ref("ChangedJob"), ref("Saved")]},
     "Bulk": _object(
         {
@@ -250,7 +251,9 @@ SCHEMAS: dict[str, Any] = {
             | {"description": "the expression that words, names and macros stand for; null if the text is one"},
             "timezone": _TEXT,
             "next": _list(_AT),
-            "warnings": _list(_object({"kind": _TEXT, "at": _AT, "wall": _TEXT, "count": _INTEGER, "message": _TEXT})),
+            "warnings": _list(
+                _object({"kind": _TEXT, "message": _TEXT}, {"at": _AT, "wall": _TEXT, "count": _INTEGER})
+            ),
         }
     ),
     "Status": _object(

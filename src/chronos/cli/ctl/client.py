@@ -106,7 +106,9 @@ class ApiClient:
         headers: Mapping[str, str] | None = None,
         text: bool = False,
     ) -> ApiReply:
-        """Send one request. Safe requests are retried while the server is busy, up to ``MAX_ATTEMPTS`` times."""
+        """Send a request. While the server is busy, a GET or a request with an idempotency key is sent again, up to
+        ``MAX_ATTEMPTS`` times in all.
+        """
         can_retry = method == "GET" or "Idempotency-Key" in (headers or {})
         for attempt in range(1, MAX_ATTEMPTS + 1):
             with self._send(method, path, query, body, headers) as response:

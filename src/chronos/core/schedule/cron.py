@@ -3,8 +3,11 @@
 A field is an integer whose set bits are the allowed values, so "the next allowed minute" is a shift and a count of
 trailing zeros. The days of a month are one mask too, built from the day, weekday and special fields.
 
-A time zone is a list of spans of constant offset. Within a span, wall time and UTC differ by a constant. The
-daylight-saving policy matters only at the edge of a span (``CronRule``)::
+In this module a span is a period of constant offset, a gap is wall time that the clock skips, a fold is wall time that
+it repeats, and a wall second is a reading of the local clock.
+
+A time zone is a list of spans. Within a span, wall time and UTC differ by a constant. The daylight-saving policy
+matters only at the edge of a span (``CronRule``)::
 
     literal, or a wildcard expression     every span starts at its own first wall reading:
                                           a gap is skipped, a fold is read twice
@@ -16,7 +19,17 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from datetime import date
 
-from chronos.core.calendar import DAY_S, EPOCH_ORDINAL, FIRST_DAY, LAST_DAY, LAST_US, SECOND_US, month_length
+from chronos.core.calendar import (
+    DAY_S,
+    EPOCH_ORDINAL,
+    FIRST_DAY,
+    LAST_DAY,
+    LAST_US,
+    SECOND_US,
+    day_number,
+    month_length,
+    weekday,
+)
 from chronos.core.schedule.timezones import Zone, far_cycles_s
 
 SEARCH_YEARS = 400  # the Gregorian calendar repeats after this
@@ -25,11 +38,13 @@ ALL_HOURS = (1 << 24) - 1
 ALL_DAYS = (1 << 32) - 2
 ALL_MONTHS = (1 << 13) - 2
 ALL_WEEKDAYS = 0x7F
+FIRST_YEAR, LAST_YEAR = 1970, 2099  # of the year field
 LAST_NTH = 5  # index of "the last one" among first .. fifth
-_FIRST_OF_EACH_WEEK = 0x10204081  # bits 0, 7, 14, 21, 28: times a week's pattern gives a month's
+_FIRST_OF_EACH_WEEK = 0x10204081  # bits 0, 7, 14, 21, 28: multiplied by a week's mask, it gives a month's
 _SMALL_JUMP_S = 3 * 3600  # cron(8): a larger change corrects the clock, so skipped times do not run later
 _MARGIN_S = 2 * DAY_S  # more than any two offsets differ
 _FIRST_COUNTED_S = FIRST_DAY * DAY_S + _MARGIN_S
+_DAILY, _BY_WEEKDAY, _BY_MONTH = range(3)  # how to find the next day: every day, by its weekday, or month by month
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,9 +54,11 @@ class Cron:
     * ``weekdays``: bit 0 is Sunday.
     * ``last``: bit k is "k days before the month's last day".
     * ``nearest``: bit d is "the weekday nearest to day d", bit 0 "the month's last weekday".
+    * ``nearest_last``: bit k is "the weekday nearest to k days before the month's last day".
     * ``nth``: bit 7·i + w is "weekday w for the (i+1)th time in the month"; i = 5 is the last time.
     * ``either``: both day fields are restricted, so a day matches if one of them does.
     * ``wildcard``: the minute or the hour begins with a star.
+    * ``years``: bit 0 is 1970; 0 means every year.
     """
 
     seconds: int
@@ -52,9 +69,11 @@ class Cron:
     weekdays: int
     last: int = 0
     nearest: int = 0
+    nearest_last: int = 0
     nth: int = 0
     either: bool = False
     wildcard: bool = False
+    years: int = 0
     _first_s: int = field(init=False, repr=False, compare=False)
     _last_s: int = field(init=False, repr=False, compare=False)
     _first_in_hour: int = field(init=False, repr=False, compare=False)
@@ -69,7 +88,7 @@ class Cron:
         object.__setattr__(self, "_first_s", low_bit(self.hours) * 3600 + in_hour)
         last_h, last_m, last_s = (mask.bit_length() - 1 for mask in (self.hours, self.minutes, self.seconds))
         object.__setattr__(self, "_last_s", last_h * 3600 + last_m * 60 + last_s)
-        special = self.last or self.nearest or self.nth or self.either
+        special = self.last or self.nearest or self.nearest_last or self.nth or self.either or self.years
         plain = not special and self.months == ALL_MONTHS and self.days == ALL_DAYS
         shape = _BY_MONTH if not plain else _BY_WEEKDAY if self.weekdays != ALL_WEEKDAYS else _DAILY
         object.__setattr__(self, "_shape", shape)
@@ -135,19 +154,26 @@ class Cron:
         """Return the matching days of a month as a mask (bit 1 is the 1st); ``first`` is the weekday of the 1st."""
         length = month_length(year, month)
         days, weekdays = self.days, self.weekdays
-        if weekdays == ALL_WEEKDAYS and not (self.either or self.last or self.nearest):
+        has_special_days = self.last or self.nearest or self.nearest_last
+        if weekdays == ALL_WEEKDAYS and not (self.either or has_special_days):
             return days & ((2 << length) - 1)
         by_week = (((weekdays | weekdays << 7) >> first) & ALL_WEEKDAYS) * _FIRST_OF_EACH_WEEK << 1
-        if self.last or self.nearest:
+        if has_special_days:
             days |= self._special_days(first, length)
         if self.nth:
             by_week |= self._nth_days(first, length)
         return (days | by_week if self.either else days & by_week) & ((2 << length) - 1)
 
     def never_matches(self) -> bool:
-        """Whether no date matches in any year."""
+        """Whether no date matches in any year, or in any of its own years."""
         if self.days & 0x1FFFFFFE and self.weekdays == ALL_WEEKDAYS:
             return False
+        if self.years:
+            return not any(
+                self.months >> month & 1 and self.month_days(year, month, weekday(day_number(year, month, 1)))
+                for year in (FIRST_YEAR + bit for bit in _bits(self.years))
+                for month in range(1, 13)
+            )
         return not any(
             self.months >> month & 1 and self.month_days(year, month, first)
             for month in range(1, 13)
@@ -168,6 +194,14 @@ class Cron:
         months = self.months
         last_year = min(year + SEARCH_YEARS, date.max.year)
         skip = start.day
+        if self.years:
+            last_year = LAST_YEAR
+            next_year = self._next_year(year)
+            if next_year > last_year:
+                return LAST_DAY + 1
+            if next_year > year:
+                year, month, skip = next_year, low_bit(months), 1
+                first_day = date(year, month, 1).toordinal() - EPOCH_ORDINAL
         while True:
             if months >> month & 1:
                 rest = self.month_days(year, month, (first_day + 4) % 7) >> skip
@@ -179,10 +213,18 @@ class Cron:
                 month += (rest & -rest).bit_length()
             else:
                 month = low_bit(months)
-                year += 1
+                year = self._next_year(year + 1)
                 if year > last_year:
                     return LAST_DAY + 1
             first_day = date(year, month, 1).toordinal() - EPOCH_ORDINAL
+
+    def _next_year(self, year: int) -> int:
+        """Return the first allowed year from ``year`` on, or a year past the last one."""
+        if not self.years:
+            return year
+        year = max(year, FIRST_YEAR)
+        rest = self.years >> (year - FIRST_YEAR)
+        return year + low_bit(rest) if rest else LAST_YEAR + 1
 
     def _count_in_day(self, second: int) -> int:
         """Count the readings of a matching day before its ``second``."""
@@ -204,7 +246,7 @@ class Cron:
             day = date.fromordinal(begin + EPOCH_ORDINAL)
             first = begin - day.day + 1
             following = first + month_length(day.year, day.month)
-            if self.months >> day.month & 1:
+            if self.months >> day.month & 1 and self._next_year(day.year) == day.year:
                 days = self.month_days(day.year, day.month, (first + 4) % 7) >> day.day
                 count += (days & (1 << min(end, following) - begin) - 1).bit_count()
             begin = following
@@ -218,6 +260,9 @@ class Cron:
         for target in _bits(self.nearest):
             if target <= length:
                 days |= 1 << _nearest_weekday(target or length, first, length, inward=target == 0)
+        for back in _bits(self.nearest_last):
+            if back < length:
+                days |= 1 << _nearest_weekday(length - back, first, length, inward=False)
         return days
 
     def _nth_days(self, first: int, length: int) -> int:
@@ -288,6 +333,8 @@ class CronRule:
 
     def _next_in_far_future(self, after_us: int, far_s: int) -> int | None:
         """Search whole 400-year cycles earlier, because the calendar repeats after them."""
+        if self.cron.years:
+            return None
         near_us = self.next_us(after_us - far_s * SECOND_US)
         return None if near_us is None or near_us + far_s * SECOND_US > LAST_US else near_us + far_s * SECOND_US
 
@@ -306,7 +353,7 @@ class CronRule:
         return wall + far_s
 
     def _first_wall(self, instant: int, start: int, before: int, offset: int) -> int:
-        """Return the wall reading from which a span counts, for a search that begins at ``instant`` within it."""
+        """Return the wall second from which a span counts, for a search that begins at ``instant`` within it."""
         if self.literal or self.cron.wildcard or abs(offset - before) >= _SMALL_JUMP_S:
             return instant + offset
         if instant == start:
@@ -334,9 +381,6 @@ class CronRule:
                     starts, offsets, _ = self.zone.table_until(wall + _MARGIN_S)
             if wall - offset < starts[i + 1]:
                 return max(wall - offset, start)
-
-
-_DAILY, _BY_WEEKDAY, _BY_MONTH = range(3)
 
 
 def low_bit(mask: int) -> int:

@@ -5,20 +5,22 @@ times, in the two day fields "both" from "either". So a star is written exactly 
 ``0-59`` is not ``*``.
 """
 
-from chronos.core.schedule.cron import ALL_DAYS, ALL_MONTHS, ALL_WEEKDAYS, LAST_NTH, Cron
+from chronos.core.schedule.cron import ALL_DAYS, ALL_MONTHS, ALL_WEEKDAYS, FIRST_YEAR, LAST_NTH, Cron
 
 _SHORTEST_RUN = 3  # 1,2 but 1-3
 _SHORTEST_STEPS = 5  # 9,12,15,18 but 0-20/5
 
 
 def format_cron(cron: Cron) -> str:
-    """Return five fields if the only second is 0, else six."""
+    """Return five fields if the only second is 0, else six; seven with years."""
     fields = format_fields(cron)
+    if cron.years:
+        return " ".join([*fields, ",".join(_format_items(cron.years, FIRST_YEAR))])
     return " ".join(fields[1:] if cron.seconds == 1 else fields)
 
 
 def format_fields(cron: Cron) -> list[str]:
-    """Return all six fields, seconds first."""
+    """Return the six fields without the year, seconds first."""
     seconds = format_step(cron.seconds, 0, 59) or format_list(cron.seconds)
     month = "*" if cron.months == ALL_MONTHS else format_list(cron.months)
     day, weekday = _format_days(cron)
@@ -76,10 +78,11 @@ def _format_clock(cron: Cron) -> tuple[str, str]:
 
 def _format_days(cron: Cron) -> tuple[str, str]:
     """Return the day and the weekday; neither begins with a star if and only if ``either`` is set."""
-    any_day = cron.days == ALL_DAYS and not cron.last and not cron.nearest
+    any_day = cron.days == ALL_DAYS and not (cron.last or cron.nearest or cron.nearest_last)
     any_weekday = cron.weekdays == ALL_WEEKDAYS and not cron.nth
     special_days = [f"L-{back}" if back else "L" for back in list_set_bits(cron.last)]
     special_days += [f"{day}W" if day else "LW" for day in list_set_bits(cron.nearest)]
+    special_days += [f"L-{back}W" for back in list_set_bits(cron.nearest_last)]
     special_weekdays = [_format_nth(*divmod(bit, 7)) for bit in list_set_bits(cron.nth)]
     day = _join(format_list(cron.days), special_days)
     weekday = _join(format_list(cron.weekdays), special_weekdays)
@@ -110,8 +113,8 @@ def format_list(mask: int) -> str:
     return ",".join(_format_items(mask))
 
 
-def _format_items(mask: int) -> list[str]:
-    """Return values, runs and long steps; greedy, lowest first."""
+def _format_items(mask: int, first: int = 0) -> list[str]:
+    """Return values, runs and long steps; greedy, lowest first. ``first`` is the value of bit 0."""
     items: list[str] = []
     remaining = mask
     while remaining:
@@ -122,7 +125,8 @@ def _format_items(mask: int) -> list[str]:
             length, step = max(((_run_length(mask, low, step), -step) for step in steps), default=(1, -1))
             length, step = (length, -step) if length >= _SHORTEST_STEPS else (1, 1)
         high = low + step * (length - 1)
-        items.append(str(low) if length == 1 else f"{low}-{high}" + (f"/{step}" if step > 1 else ""))
+        end = f"-{first + high}" + (f"/{step}" if step > 1 else "") if length > 1 else ""
+        items.append(f"{first + low}{end}")
         for value in range(low, high + 1, step):
             remaining &= ~(1 << value)
     return items

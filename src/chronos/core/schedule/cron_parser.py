@@ -4,16 +4,20 @@ The parser is linear. It accepts ASCII only, with fields separated by blanks and
 
 * ``standard``: minute hour day month weekday (crontab(5)); ``seconds``: the same after a seconds field. Both accept
   names, ``7`` as Sunday, steps, ``5/15``, ``L``, ``L-3``, ``15W``, ``LW``, ``MON#2``, ``5L``, ``?`` and ``H``.
+* ``auto``: five fields, six with seconds, or seven with seconds and a year. It also accepts ranges that wrap around
+  (``FRI-MON``), full names, ``l`` and ``w`` in lower case, ``L-3W``, and macros in any case.
+* ``quartz``: six fields, or seven with a year, as ``auto``; but 1 is Sunday, and one of the day fields must be free.
 * ``posix``: five fields of ``*``, numbers, ranges and lists.
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from hashlib import blake2b
 from typing import NoReturn
 
-from chronos.core.schedule.cron import ALL_WEEKDAYS, LAST_NTH, Cron
+from chronos.core.schedule.cron import ALL_WEEKDAYS, FIRST_YEAR, LAST_NTH, LAST_YEAR, Cron
+from chronos.core.schedule.cron_format import list_set_bits
 from chronos.core.schedule.plugins import custom_names
 from chronos.errors import InvalidSchedule
 
@@ -26,8 +30,11 @@ MACROS = {
     "@midnight": "0 0 * * *",
     "@hourly": "0 * * * *",
 }
-MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+MONTH_NAMES = (
+    *("january", "february", "march", "april", "may", "june"),
+    *("july", "august", "september", "october", "november", "december"),
+)
+WEEKDAY_NAMES = ("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday")
 
 
 @dataclass(frozen=True, slots=True, eq=False)  # compared by identity: a cheap cache key
@@ -36,29 +43,42 @@ class _Field:
     low: int
     high: int  # the highest value that may be written
     end: int  # the last value of `*` and `5/15`
-    names: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()  # in full; the first three letters are a name too
+    lenient: bool = False  # accepts full names, lower-case `l` and `w`, `L-3W`, and ranges that wrap around
 
 
 _SECOND = _Field("second", 0, 59, 59)
 _MINUTE = _Field("minute", 0, 59, 59)
 _HOUR = _Field("hour", 0, 23, 23)
 _DAY = _Field("day", 1, 31, 31)
-_MONTH = _Field("month", 1, 12, 12, MONTHS)
-_WEEKDAY = _Field("weekday", 0, 7, 6, WEEKDAYS)
+_MONTH = _Field("month", 1, 12, 12, MONTH_NAMES)
+_WEEKDAY = _Field("weekday", 0, 7, 6, WEEKDAY_NAMES)
+_YEAR = _Field("year", FIRST_YEAR, LAST_YEAR, LAST_YEAR)
 _POSIX_WEEKDAY = _Field("weekday", 0, 6, 6)
 _POSIX_MONTH = _Field("month", 1, 12, 12)
 
 _STANDARD = (_MINUTE, _HOUR, _DAY, _MONTH, _WEEKDAY)
 _WITH_SECONDS = (_SECOND, *_STANDARD)
 _POSIX = (_MINUTE, _HOUR, _DAY, _POSIX_MONTH, _POSIX_WEEKDAY)
-_LAYOUTS = {"standard": _STANDARD, "seconds": _WITH_SECONDS, "posix": _POSIX}
+_LENIENT = tuple(replace(field, lenient=True) for field in _WITH_SECONDS)
+_QUARTZ = (*_LENIENT[:-1], _Field("weekday", 1, 7, 7, WEEKDAY_NAMES, lenient=True))
+#: The layouts of each dialect; they differ in length. Errors show the first.
+_LAYOUTS = {
+    "standard": (_STANDARD,),
+    "seconds": (_WITH_SECONDS,),
+    "posix": (_POSIX,),
+    "auto": (_LENIENT[1:], _LENIENT, (*_LENIENT, _YEAR)),
+    "quartz": (_QUARTZ, (*_QUARTZ, _YEAR)),
+}
 
 _TOKEN = re.compile(r"[^ \t]+")
 _HASHED = re.compile(r"H(?:\((\d+)-(\d+)\))?(?:/(\d+))?")
 _LAST_DAY = re.compile(r"L(?:-(\d+))?")
 _NEAREST = re.compile(r"(\d+|L)W")
+_NEAREST_LAST = re.compile(r"L-(\d+)W")
 _NTH = re.compile(r"(\w+)#(\d+)")
 _LAST_WEEKDAY = re.compile(r"(\w+)L")
+_LAST_FIRST = re.compile(r"L(\d|[a-zA-Z]{3,})")
 
 
 class _FieldError(Exception):
@@ -76,6 +96,7 @@ class _FieldMasks:
     mask: int = 0
     last: int = 0
     nearest: int = 0
+    nearest_last: int = 0
     nth: int = 0
 
 
@@ -83,11 +104,11 @@ def parse_cron(text: str, *, dialect: str, key: str = "") -> Cron:
     """Parse fields or a macro, without a zone prefix. ``key`` is hashed for ``H``. Raises ``InvalidSchedule``."""
     if not text.isascii():
         _fail_non_ascii(text, dialect)
-    if text.startswith("@") and dialect != "posix":
-        return _parse_macro(text)
+    if text.startswith("@") and dialect not in ("posix", "quartz"):
+        return _parse_macro(text, any_case=dialect == "auto")
     tokens = list(_TOKEN.finditer(text))
-    layout = _LAYOUTS[dialect]
-    if len(tokens) != len(layout):
+    layout = _find_layout(dialect, len(tokens))
+    if layout is None:
         _fail_count(text, len(tokens), dialect)
     fields: list[_FieldMasks] = []
     for token, field in zip(tokens, layout, strict=True):
@@ -102,8 +123,18 @@ def parse_cron(text: str, *, dialect: str, key: str = "") -> Cron:
         except _FieldError as fault:
             _fail(text, fault, field, token.start(), value)
     cron = _build_cron(fields, [token.group() for token in tokens])
+    second_at = len(tokens) > len(_STANDARD)
+    day, month, weekday = tokens[2 + second_at : 5 + second_at]
+    if dialect == "quartz" and not {"*", "?"} & {day.group(), weekday.group()}:
+        raise InvalidSchedule(
+            text,
+            "restricts both the day and the weekday, which Quartz does not support",
+            subject="cron expression",
+            position=day.start(),
+            length=weekday.end() - day.start(),
+            hint='write "?" for one of them',
+        )
     if dialect != "posix" and cron.never_matches():
-        day, month = tokens[-3], tokens[-2]
         raise InvalidSchedule(
             text,
             "never matches: no such date exists",
@@ -114,8 +145,28 @@ def parse_cron(text: str, *, dialect: str, key: str = "") -> Cron:
     return cron
 
 
+def find_single_value_steps(text: str, dialect: str) -> list[tuple[str, str, int, int]]:
+    """Return the steps of a valid expression that leave one value, such as ``*/90``: field, item, step and value."""
+    tokens = text.split()
+    layout = _find_layout(dialect, len(tokens)) or ()
+    found = []
+    for token, field in zip(tokens, layout, strict=False):
+        for item in token.split(","):
+            base, _, step = item.partition("/")
+            if not step.isdigit() or base.startswith("H"):
+                continue
+            values = list_set_bits(_parse_item(item, field))
+            if len(values) == 1:
+                found.append((field.name, item, int(step), values[0]))
+    return found
+
+
 def _build_cron(fields: list[_FieldMasks], texts: list[str]) -> Cron:
-    seconds = fields[0].mask if len(fields) == 6 else 1
+    years = 0
+    if len(fields) == len(_WITH_SECONDS) + 1:
+        years = 0 if texts[-1] == "*" else fields[-1].mask >> FIRST_YEAR
+        fields, texts = fields[:-1], texts[:-1]
+    seconds = fields[0].mask if len(fields) == len(_WITH_SECONDS) else 1
     minute, hour, day, month, weekday = fields[-5:]
     day_free, weekday_free = texts[-3][0] in "*?", texts[-1][0] in "*?"
     return Cron(
@@ -127,14 +178,21 @@ def _build_cron(fields: list[_FieldMasks], texts: list[str]) -> Cron:
         weekdays=weekday.mask,
         last=day.last,
         nearest=day.nearest,
+        nearest_last=day.nearest_last,
         nth=weekday.nth,
         either=not (day_free or weekday_free),
         wildcard=texts[-5][0] == "*" or texts[-4][0] == "*",
+        years=years,
     )
 
 
-def _parse_macro(text: str) -> Cron:
-    expansion = MACROS.get(text)
+def _find_layout(dialect: str, count: int) -> tuple[_Field, ...] | None:
+    """Return the layout with this number of fields, or None."""
+    return next((layout for layout in _LAYOUTS[dialect] if len(layout) == count), None)
+
+
+def _parse_macro(text: str, *, any_case: bool) -> Cron:
+    expansion = MACROS.get(text.lower() if any_case else text)
     if expansion is None:
         known = ", ".join(sorted({*MACROS, *custom_names()}))
         hint = f'macros are written in lower case: "{text.lower()}"' if text.lower() in MACROS else f"known: {known}"
@@ -150,27 +208,35 @@ def _parse_macro(text: str) -> Cron:
 def _parse_field(text: str, field: _Field, key: str) -> _FieldMasks:
     """Parse a field of the standard dialects."""
     if text == "*":
-        return _FieldMasks(_range_mask(field.low, field.end, 1))
+        return _FieldMasks(_fold_weekdays(_range_mask(field.low, field.end, 1), field))
     if text == "?":
         if field.name not in ("day", "weekday"):
             raise _FieldError('is "?", allowed only for day and weekday', text, 'write "*"')
-        return _FieldMasks(_range_mask(field.low, field.end, 1))
-    mask = last = nearest = nth = 0
+        return _FieldMasks(_fold_weekdays(_range_mask(field.low, field.end, 1), field))
+    mask = last = nearest = nearest_last = nth = 0
     for item in text.split(","):
         if not item:
             raise _FieldError("has an empty list item", text)
-        if item[0] == "H":
+        if field.name == "weekday" and field.low and item in ("L", "l"):
+            mask |= 1 << field.high  # for Quartz, the last day of the week
+        elif item[0] == "H":
             mask |= _parse_hashed(item, field, key)
-        elif field.name == "day" and (special := _parse_special_day(item)):
+        elif field.name == "day" and (special := _parse_special_day(item, field)):
             last |= special.last
             nearest |= special.nearest
+            nearest_last |= special.nearest_last
         elif field.name == "weekday" and (special := _parse_special_weekday(item, field)):
             nth |= special.nth
         else:
             mask |= _parse_item(item, field)
-    if field.name == "weekday":
-        mask = (mask | mask >> 7) & ALL_WEEKDAYS
-    return _FieldMasks(mask, last, nearest, nth)
+    return _FieldMasks(_fold_weekdays(mask, field), last, nearest, nearest_last, nth)
+
+
+def _fold_weekdays(mask: int, field: _Field) -> int:
+    """Number the weekdays from 0 for Sunday: 7 is Sunday too, and Quartz counts from 1."""
+    if field.name != "weekday":
+        return mask
+    return mask >> 1 if field.low else (mask | mask >> 7) & ALL_WEEKDAYS
 
 
 def _parse_item(item: str, field: _Field) -> int:
@@ -189,6 +255,9 @@ def _parse_item(item: str, field: _Field) -> int:
     low = _parse_value(low_text, field, item)
     if dash:
         high = _parse_value(high_text, field, item)
+        if high < low and field.lenient:
+            size = field.end - field.low + 1
+            return sum(1 << (value - field.low) % size + field.low for value in range(low, high + size + 1, step))
         if high < low:
             hint = "Sunday is 0 at the start of a range and 7 at its end" if high_text.lower() == "sun" else None
             raise _FieldError(f"has a range that goes backwards, {base}", base, hint or _split_hint(low, high, field))
@@ -208,8 +277,9 @@ def _parse_value(text: str, field: _Field, item: str) -> int:
             raise _FieldError(f"is {text}, allowed {field.low}–{field.high}", text)
         return value
     lowered = text.lower()
-    if lowered in field.names:
-        return field.names.index(lowered) + field.low
+    for index, name in enumerate(field.names):
+        if lowered == name[:3] or (field.lenient and lowered == name):
+            return index + field.low
     if not text:
         raise _FieldError(f'is "{item}", a value is missing', item)
     raise _FieldError(f'is "{text}", expected {_format_allowed(field)}', text, _name_hint(lowered, field))
@@ -217,13 +287,13 @@ def _parse_value(text: str, field: _Field, item: str) -> int:
 
 def _format_allowed(field: _Field) -> str:
     numbers = f"a number from {field.low} to {field.high}"
-    return f"{numbers} or {field.names[0]} to {field.names[-1]}" if field.names else numbers
+    return f"{numbers} or {field.names[0][:3]} to {field.names[-1][:3]}" if field.names else numbers
 
 
 def _name_hint(lowered: str, field: _Field) -> str | None:
     for name in field.names:
-        if len(lowered) > 3 and lowered.startswith(name):
-            return f'write "{name}"'
+        if len(lowered) > 3 and lowered.startswith(name[:3]):
+            return f'write "{name[:3]}"'
     return None
 
 
@@ -256,7 +326,14 @@ def _parse_hashed(item: str, field: _Field, key: str) -> int:
     return _range_mask(low + digest % step, high, step)
 
 
-def _parse_special_day(item: str) -> _FieldMasks | None:
+def _parse_special_day(item: str, field: _Field) -> _FieldMasks | None:
+    if field.lenient:
+        item = item.upper()
+    if field.lenient and (match := _NEAREST_LAST.fullmatch(item)):
+        back = int(match.group(1))
+        if back > 30:
+            raise _FieldError(f"goes {back} days back from the last, allowed 0–30", item)
+        return _FieldMasks(nearest_last=1 << back) if back else _FieldMasks(nearest=1)
     if match := _LAST_DAY.fullmatch(item):
         back = int(match.group(1) or 0)
         if back > 30:
@@ -270,16 +347,24 @@ def _parse_special_day(item: str) -> _FieldMasks | None:
 
 
 def _parse_special_weekday(item: str, field: _Field) -> _FieldMasks | None:
+    if field.lenient:
+        item = item.upper()
     if match := _NTH.fullmatch(item):
         nth = int(match.group(2))
         if not 1 <= nth <= 5:
             raise _FieldError(f"asks for number {nth} of a weekday, allowed 1–5", item)
-        return _FieldMasks(nth=1 << (7 * (nth - 1) + _parse_value(match.group(1), field, item) % 7))
+        return _FieldMasks(nth=1 << (7 * (nth - 1) + _parse_weekday(match.group(1), field, item)))
     if item == "L":
         raise _FieldError('is "L", expected which weekday', item, 'write "6L" for the last Saturday of the month')
     if match := _LAST_WEEKDAY.fullmatch(item):
-        return _FieldMasks(nth=1 << (7 * LAST_NTH + _parse_value(match.group(1), field, item) % 7))
+        return _FieldMasks(nth=1 << (7 * LAST_NTH + _parse_weekday(match.group(1), field, item)))
+    if match := _LAST_FIRST.fullmatch(item):
+        raise _FieldError(f'is "{item}", expected the weekday before the L', item, f'write "{match.group(1)}L"')
     return None
+
+
+def _parse_weekday(text: str, field: _Field, item: str) -> int:
+    return (_parse_value(text, field, item) - field.low) % 7
 
 
 def _parse_posix_field(text: str, field: _Field) -> _FieldMasks:
@@ -302,20 +387,26 @@ def _parse_posix_field(text: str, field: _Field) -> _FieldMasks:
 def _fail_non_ascii(text: str, dialect: str) -> NoReturn:
     at = next(i for i, char in enumerate(text) if not char.isascii())
     reason = f'has the character "{text[at]}" (U+{ord(text[at]):04X}), expected plain ASCII'
-    tokens, layout = list(_TOKEN.finditer(text)), _LAYOUTS[dialect]
-    if len(tokens) != len(layout):
+    tokens = list(_TOKEN.finditer(text))
+    layout = _find_layout(dialect, len(tokens))
+    if layout is None:
         raise InvalidSchedule(text, reason, subject="cron expression", position=at)
     field = next(field for token, field in zip(tokens, layout, strict=True) if at < token.end())
     raise InvalidSchedule(text, reason, subject="cron", field=field.name, position=at)
 
 
 def _fail_count(text: str, count: int, dialect: str) -> NoReturn:
-    expected = len(_LAYOUTS[dialect])
-    names = " ".join(field.name for field in _LAYOUTS[dialect])
+    layouts = _LAYOUTS[dialect]
+    expected = " or ".join(str(len(layout)) for layout in layouts)
+    names = " ".join(field.name for field in layouts[0])
     fault = "is empty" if count == 0 else f"has {count} field{'s' * (count != 1)}"
     hint = f"the fields are: {names}"
     if dialect == "standard" and count == 6:
         hint += '; with seconds first, use the dialect "seconds"'
+    elif dialect == "auto":
+        hint += "; before them a second, and after that a year last"
+    elif dialect == "quartz":
+        hint += "; then a year"
     raise InvalidSchedule(text, f"{fault}, expected {expected}", subject="cron expression", hint=hint)
 
 

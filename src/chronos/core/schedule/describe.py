@@ -15,12 +15,14 @@ from chronos.core.calendar import EPOCH_ORDINAL, rfc3339
 from chronos.core.schedule.cron import ALL_SIXTY, Cron, CronRule
 from chronos.core.schedule.cron_format import format_cron, format_fields
 from chronos.core.schedule.describe_cron import describe_cron, join
-from chronos.core.schedule.durations import format_delay, format_period
+from chronos.core.schedule.durations import format_delay, format_period, format_time_of_day
 from chronos.core.schedule.exclusions import DateRange
 from chronos.core.schedule.interval import EveryRule
 from chronos.core.schedule.iso8601 import Period, PeriodRule
 from chronos.core.schedule.once import DelayRule, OnceRule
 from chronos.core.schedule.plugins import CustomRule
+from chronos.core.schedule.random_interval import RandomRule
+from chronos.core.schedule.union import UnionRule, join_expressions
 from chronos.core.schedule.words.cron_fields import clock_step
 
 if TYPE_CHECKING:
@@ -31,13 +33,19 @@ _READABLE_LENGTH = 256  # the parser's limit
 
 def describe(schedule: "Schedule") -> str:
     """Return the description: a capital first, the zone last."""
+    words = join_expressions(_describe(member) for member in schedule.members)
+    return words[0].upper() + words[1:]
+
+
+def _describe(schedule: "Schedule") -> str:
+    """Describe a schedule that is not a union."""
     window = [*_describe_window(schedule), schedule.zone.name]
     words = ", ".join([_describe_rule(schedule), *window])
     if len(words) > _READABLE_LENGTH and isinstance(schedule.rule, CronRule):
         quoted = f'cron expression "{format_cron(schedule.rule.cron)}"'
         shorter = ", ".join([quoted, *_describe_policy(schedule), *window])
         words = shorter if len(shorter) <= _READABLE_LENGTH else words
-    return words[0].upper() + words[1:]
+    return words
 
 
 def _describe_rule(schedule: "Schedule") -> str:
@@ -50,6 +58,8 @@ def _describe_rule(schedule: "Schedule") -> str:
             amount = Period(us=rule.period_us)
             is_clear = rule.start_us is not None or clock_step(amount) is None
             return _every(amount) if is_clear else f"{_every(amount)} from the start"
+        case RandomRule():
+            return _describe_random(rule)
         case PeriodRule():
             return ", ".join(_describe_period(rule, schedule.start_us))
         case OnceRule():
@@ -58,6 +68,8 @@ def _describe_rule(schedule: "Schedule") -> str:
             return format_delay(rule.delay)
         case CustomRule():
             return f'schedule "{rule.text}"'
+        case UnionRule():
+            raise AssertionError("a member of a union is not a union")
         case _:
             assert_never(rule)
 
@@ -66,6 +78,16 @@ def _every(amount: Period) -> str:
     """``every 2 weeks``; ``every month`` rather than every 1 month."""
     words = format_period(amount)
     return f"every {words.removeprefix('1 ') if words.count(' ') == 1 else words}"
+
+
+def _describe_random(rule: RandomRule) -> str:
+    """``every 5 to 10 minutes``, ``every 90 seconds to 1 hour``."""
+    shortest, longest = (format_period(Period(us=us)) for us in (rule.shortest_us, rule.longest_us))
+    if shortest.count(" ") == longest.count(" ") == 1:
+        (count, unit), (_, longest_unit) = shortest.split(), longest.split()
+        if unit.rstrip("s") == longest_unit.rstrip("s"):
+            return f"every {count} to {longest}"
+    return f"every {shortest} to {longest}"
 
 
 def _describe_policy(schedule: "Schedule") -> list[str]:
@@ -77,6 +99,8 @@ def _describe_period(rule: PeriodRule, start_us: int | None) -> list[str]:
     """Add a few words where "every day" or "every 6 hours" alone would be read as a cron expression."""
     amount = rule.period
     words = _every(amount)
+    if rule.second_of_day is not None:
+        words += f" at {format_time_of_day(rule.second_of_day)}"
     anchor = [f"counted from {rfc3339(rule.start_us)}"] if rule.start_us not in (None, start_us) else []
     count = [f"{rule.count} times"] if rule.count is not None else []
     is_exact = not amount.months and not amount.days

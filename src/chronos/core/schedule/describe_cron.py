@@ -6,7 +6,7 @@ Where no short phrase fits, a systematic one does: "at minutes 3, 7 and 20 to 27
 
 from dataclasses import dataclass
 
-from chronos.core.schedule.cron import ALL_DAYS, ALL_HOURS, ALL_MONTHS, ALL_SIXTY, ALL_WEEKDAYS, Cron
+from chronos.core.schedule.cron import ALL_DAYS, ALL_HOURS, ALL_MONTHS, ALL_SIXTY, ALL_WEEKDAYS, FIRST_YEAR, Cron
 from chronos.core.schedule.cron_format import find_step, group_consecutive, list_set_bits
 from chronos.core.schedule.durations import format_time_of_day
 
@@ -49,6 +49,10 @@ def describe_cron(cron: Cron, *, by_the_clock: bool = False) -> str:
         text = f"{clock.text}{separator}{days}"
     if cron.months != ALL_MONTHS and not _days_name_months(cron):
         text += f" in {_list(cron.months, _MONTHS)}"
+    if cron.years:
+        spans = group_consecutive([FIRST_YEAR + bit for bit in list_set_bits(cron.years)])
+        listed = join([str(a) if a == b else f"{a} to {b}" for a, b in spans])
+        text += f", in {'the years ' * (cron.years.bit_count() > 1)}{listed}"
     if by_the_clock and text == clock.text and clock.is_interval:
         text += " by the clock"
     if cron.wildcard and not clock.starred:
@@ -187,7 +191,8 @@ def _days(cron: Cron) -> str:
         return f"on {month_days} of the month if it is {_format_condition(cron)}"
     months = "the month" if cron.months == ALL_MONTHS else _list(cron.months, _MONTHS)
     if _has_month_days(cron):
-        if cron.months.bit_count() == 1 and cron.days.bit_count() == 1 and not cron.last and not cron.nearest:
+        is_date = cron.days.bit_count() == 1 and not (cron.last or cron.nearest or cron.nearest_last)
+        if cron.months.bit_count() == 1 and is_date:
             return f"on {list_set_bits(cron.days)[0]} {months}"
         return f"on {month_days} of {months}"
     if _days_name_months(cron):
@@ -196,7 +201,7 @@ def _days(cron: Cron) -> str:
 
 
 def _has_month_days(cron: Cron) -> bool:
-    return bool(cron.days != ALL_DAYS or cron.last or cron.nearest)
+    return bool(cron.days != ALL_DAYS or cron.last or cron.nearest or cron.nearest_last)
 
 
 def _has_weekdays(cron: Cron) -> bool:
@@ -221,7 +226,9 @@ def _format_month_days(cron: Cron) -> str:
 
     Ordinals come last: before "the last weekday" they would be read as weekdays too.
     """
+    before_last = [f"{_ordinal(back)} day before the last day" for back in list_set_bits(cron.nearest_last)]
     items = [f"the weekday nearest to the {_ordinal(day)}" for day in list_set_bits(cron.nearest) if day > 1]
+    items += [f"the weekday nearest to the {day}" for day in before_last]
     items += ["the first weekday"] * (cron.nearest >> 1 & 1) + ["the last weekday"] * (cron.nearest & 1)
     items += [f"the {_ordinal(back)} day before the last day" for back in list_set_bits(cron.last) if back]
     spans = group_consecutive(list_set_bits(cron.days))

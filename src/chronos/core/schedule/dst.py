@@ -20,6 +20,7 @@ from chronos.core.schedule.iso8601 import PeriodRule
 from chronos.core.schedule.once import DelayRule, OnceRule
 from chronos.core.schedule.schedule import Schedule
 from chronos.core.schedule.timezones import Zone, get_zone
+from chronos.core.schedule.union import UnionRule
 
 _MAX_READINGS = 10_000  # examined per change
 _MAX_LISTED_READINGS = 3  # more readings are written as a range
@@ -80,10 +81,13 @@ class _ClockChange:
 
 
 def find_oddities(schedule: Schedule, begin_us: int, end_us: int) -> list[Oddity]:
-    """Return the oddities of the changes from ``begin_us`` to ``end_us``, in order; at most one per change.
+    """Return the oddities of the changes from ``begin_us`` to ``end_us``, in order; at most one per change and member.
 
     Includes a repeated hour that has not ended at ``begin_us``. An interval without a start has no oddities.
     """
+    if isinstance(schedule.rule, UnionRule):
+        found = [oddity for member in schedule.members for oddity in find_oddities(member, begin_us, end_us)]
+        return sorted(found, key=lambda oddity: oddity.at_us)
     next_wall = _find_next_wall(schedule)
     if next_wall is None:
         return []

@@ -28,7 +28,7 @@ from chronos.errors import InvalidSchedule
 
 _DATE = r"(\d{4})-(\d\d)-(\d\d)"
 _DATES = re.compile(rf"{_DATE}(?:(?:/|\.\.){_DATE})?", re.ASCII)
-_MASKS = ("seconds", "minutes", "hours", "days", "months", "weekdays", "last", "nearest", "nth")
+_MASKS = ("seconds", "minutes", "hours", "days", "months", "weekdays", "last", "nearest", "nearest_last", "nth")
 _COLUMNS = (*_MASKS, "either", "wildcard")
 _first_day = attrgetter("first_day")
 _EVERY_SECOND = Cron(
@@ -120,12 +120,16 @@ def _parse_dates(text: str, numbers: list[int]) -> DateRange:
 
 def _parse_cron_exclusion(text: str, key: str) -> Cron:
     """Parse a cron expression; five fields exclude whole minutes."""
-    with_seconds = len(text.split()) == 6
+    fields = text.split()
     try:
-        cron = parse_cron(text, dialect="seconds" if with_seconds else "standard", key=key)
+        if len(fields) == 7:
+            raise InvalidSchedule(
+                text, "has a year", subject="cron expression", hint="exclude its dates, as in 2027-01-01/2027-12-31"
+            )
+        cron = parse_cron(text.strip(), dialect="auto", key=key)
     except InvalidSchedule as error:
         raise error.named(f"exclusion: {error.subject}") from None
-    return cron if with_seconds else replace(cron, seconds=ALL_SIXTY)
+    return cron if len(fields) == 6 else replace(cron, seconds=ALL_SIXTY)
 
 
 def _merge_dates(dates: list[DateRange]) -> tuple[DateRange, ...]:

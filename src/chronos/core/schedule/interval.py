@@ -18,6 +18,7 @@ _UNIT_NS = {
     "m": 60_000_000_000,
     "h": 3_600_000_000_000,
 }
+_DAY_NS = 24 * _UNIT_NS["h"]
 _LONGEST_NS = (1 << 63) - 1
 _PART = re.compile(r"([0-9]*)(\.?)([0-9]*)([^0-9.+\-]*)")
 
@@ -56,11 +57,11 @@ def count_steps(start_us: int, period_us: int, after_us: int, until_us: int, lim
     return max(0, count_until(until_us) - count_until(after_us))
 
 
-def parse_go_duration(text: str, *, expression: str | None = None, at: int = 0) -> int:
+def parse_go_duration(text: str, *, expression: str | None = None, at: int = 0, days: bool = False) -> int:
     """Return the microseconds of a positive Go duration (``1h30m``, ``1.5s``), rounded, but never to zero.
 
-    ``expression`` and ``at`` are the surrounding text and the position in it, for the error. Raises
-    ``InvalidSchedule``.
+    ``expression`` and ``at`` are the surrounding text and the position in it, for the error. With ``days``, ``d`` is
+    24 hours, a unit that Go does not have. Raises ``InvalidSchedule``.
     """
     source = text if expression is None else expression
 
@@ -81,9 +82,9 @@ def parse_go_duration(text: str, *, expression: str | None = None, at: int = 0) 
         digits, _, fraction, unit = match.groups()
         if not digits and not fraction:
             raise fault(f'has "{body[position:]}", expected a number and a unit')
-        if unit not in _UNIT_NS:
+        scale = _DAY_NS if days and unit == "d" else _UNIT_NS.get(unit)
+        if scale is None:
             raise fault(f'has the unit "{unit}", expected h, m, s, ms, us or ns' if unit else "ends without a unit")
-        scale = _UNIT_NS[unit]
         nanoseconds += int(digits or 0) * scale + int(fraction or 0) * scale // 10 ** len(fraction)
         if nanoseconds > _LONGEST_NS:
             raise fault("is longer than 292 years", "use a shorter duration")

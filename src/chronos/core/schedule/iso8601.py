@@ -34,7 +34,7 @@ _PERIOD = re.compile(
     rf"(T(?:{_LAST_NUMBER}H)?(?:{_LAST_NUMBER}M)?(?:{_LAST_NUMBER}S)?)?)",
     re.ASCII,
 )
-_INSTANT = re.compile(r"\d{4}-\d\d-\d\d(?:[Tt]\d\d:\d\d(?::\d\d(?:[.,]\d{1,9})?)?(?:[Zz]|[+-]\d\d:\d\d)?)?", re.ASCII)
+_INSTANT = re.compile(r"\d{4}-\d\d-\d\d(?:[Tt ]\d\d:\d\d(?::\d\d(?:[.,]\d{1,9})?)?(?:[Zz]|[+-]\d\d:\d\d)?)?", re.ASCII)
 _LENIENT = re.compile(r"T24|[+-]\d\d:[6-9]\d$", re.ASCII)  # accepted by fromisoformat of some Python versions
 _REPEAT = re.compile(r"R(\d{1,9})?", re.ASCII)
 
@@ -54,24 +54,29 @@ class Period:
 
 @dataclass(frozen=True, slots=True)
 class PeriodRule:
-    """The instants start + n · period for n = 0, 1, …; ``count`` in all, or without end."""
+    """The instants first + n · period for n = 0, 1, …; ``count`` in all, or without end.
+
+    The first is the start, or the first ``second_of_day`` of the zone's clock at or after the start.
+    """
 
     period: Period
     zone: Zone
     start_us: int | None = None
     count: int | None = None
+    second_of_day: int | None = None
 
     def next_us(self, after_us: int) -> int | None:
-        """Return the first occurrence strictly after ``after_us``; without a start, one period after it."""
-        if self.start_us is None:
-            return None if self.count == 0 else self._occurrence(after_us, 1)
+        """Return the first occurrence strictly after ``after_us``; without a start, it is counted from there."""
         after_us = min(after_us, LAST_US)  # nothing occurs later, and the estimate would be far off
-        n = max(0, (after_us - self.start_us) // self.period.mean_us())
-        while n > 0 and _is_after(self._occurrence(self.start_us, n), after_us):
+        start_us = after_us if self.start_us is None else self.start_us
+        n = max(0, (after_us - start_us) // self.period.mean_us())
+        while n > 0 and _is_after(self._occurrence(start_us, n), after_us):
             n -= 1
-        while (occurrence_us := self._occurrence(self.start_us, n)) is not None and occurrence_us <= after_us:
+        while (occurrence_us := self._occurrence(start_us, n)) is not None and occurrence_us <= after_us:
             n += 1
-        return occurrence_us if self.count is None or n < self.count else None
+        if self.count is None or (self.start_us is None and self.count):
+            return occurrence_us
+        return occurrence_us if n < self.count else None
 
     def count_us(self, after_us: int, until_us: int) -> int | None:
         """Count the occurrences with after < t <= until; None if that requires walking through them."""
@@ -80,14 +85,17 @@ class PeriodRule:
         return count_steps(self.start_us, self.period.us, after_us, until_us, self.count)
 
     def _occurrence(self, start_us: int, n: int) -> int | None:
-        """Return start + n · period, or None past the end of the calendar."""
-        if n == 0:
+        """Return first + n · period, or None past the end of the calendar."""
+        if n == 0 and self.second_of_day is None:
             return start_us
         exact_us = n * self.period.us
         months, days = n * self.period.months, n * self.period.days
-        if months or days:
+        if months or days or self.second_of_day is not None:
             second, micro = divmod(start_us, SECOND_US)
             day, second_of_day = divmod(second + self.zone.offset_at(second), DAY_S)
+            if self.second_of_day is not None:
+                second_of_day, micro = self.second_of_day, 0
+                day += self.zone.to_utc(day * DAY_S + second_of_day) * SECOND_US < start_us
             if day > LAST_DAY:
                 return None
             if months:
@@ -151,13 +159,13 @@ def parse_period(text: str, *, expression: str | None = None, at: int = 0) -> Pe
 
 def is_instant(text: str) -> bool:
     """Whether a text has the shape of a date and time, valid or not."""
-    return _INSTANT.fullmatch(text) is not None
+    return _INSTANT.fullmatch(text.strip()) is not None
 
 
 def parse_instant(text: str, zone: Zone) -> int | None:
     """Return the microseconds of an RFC 3339 instant, or None if the text is not one.
 
-    Without an offset, the text is a wall time of the zone.
+    Without an offset, the text is a wall time of the zone. A blank may stand for the ``T``: ``2030-01-01 18:33``.
     """
     moment = _parse_datetime(text)
     if moment is None:
@@ -176,7 +184,7 @@ def parse_wall(text: str) -> int | None:
 def _parse_datetime(text: str) -> datetime | None:
     if not is_instant(text):
         return None
-    text = text.replace(",", ".").upper()
+    text = text.strip().replace(",", ".").upper()
     if _LENIENT.search(text):
         return None
     try:
@@ -223,11 +231,12 @@ def parse_interval(text: str, *, zone: Zone, start_us: int | None = None) -> Per
             raise fault(f"has {len(parts)} part{'s' * (len(parts) != 1)}, expected 2 or 3")
         count = int(repeat.group(1)) if repeat.group(1) else None
     period_at = len(text) - len(parts[-1])
+    instants_us = [None if " " in part else parse_instant(part, zone) for part in parts]
     if len(parts) == 3:
-        start_us = parse_instant(parts[1], zone)
+        start_us = instants_us[1]
         if start_us is None:
             raise fault(f'has the start "{parts[1][:64]}", which is not a date and time', parts[1])
-    if len(parts) == 3 and start_us is not None and (end_us := parse_instant(parts[2], zone)) is not None:
+    if len(parts) == 3 and start_us is not None and (end_us := instants_us[2]) is not None:
         period = Period(us=end_us - start_us)
         if period.us <= 0:
             raise fault("ends before it starts", parts[2])

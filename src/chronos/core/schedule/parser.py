@@ -1,33 +1,48 @@
 """Parses text to a schedule: detects the dialect by its shape and calls the parser of that dialect."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import lru_cache
 from types import UnionType
+from typing import Any
 
 from chronos.core.calendar import FIRST_US, LAST_US, to_us
 from chronos.core.schedule.cron import CronRule
 from chronos.core.schedule.cron_parser import MACROS, parse_cron
-from chronos.core.schedule.exclusions import NO_EXCLUSIONS, parse_exclusions
+from chronos.core.schedule.exclusions import NO_EXCLUSIONS, Exclusions, parse_exclusions
 from chronos.core.schedule.interval import EveryRule, parse_go_duration
-from chronos.core.schedule.iso8601 import is_instant, parse_instant, parse_interval, parse_wall
+from chronos.core.schedule.iso8601 import (
+    PeriodRule,
+    is_instant,
+    parse_instant,
+    parse_interval,
+    parse_wall,
+)
 from chronos.core.schedule.once import DelayRule, OnceRule
 from chronos.core.schedule.plugins import is_custom, parse_custom
+from chronos.core.schedule.random_interval import RandomRule
 from chronos.core.schedule.schedule import Rule, Schedule
 from chronos.core.schedule.timezones import Zone, get_zone
+from chronos.core.schedule.union import MAX_EXPRESSIONS, UnionRule, join_expressions, split_expressions
 from chronos.core.schedule.words import Reading, read_words
 from chronos.errors import InvalidSchedule
 
-DIALECTS = ("auto", "standard", "seconds", "posix", "iso8601", "words")
+DIALECTS = ("auto", "standard", "seconds", "posix", "quartz", "iso8601", "words")
 DST_POLICIES = ("robust", "literal")
 MAX_LENGTH = 256
 MAX_EXCLUSIONS = 1_000
 _LONGEST_JITTER = timedelta(days=36_525)
 _TEXT_OR_NONE = str | None
 
-_ZONE_PREFIX = "CRON_TZ="
+_ZONE_PREFIXES = ("CRON_TZ=", "TZ=")
 _EVERY = "@every "
+_LENIENT_EVERY = re.compile(r"@every[ \t]+(.*)", re.ASCII | re.IGNORECASE)
+_TO = re.compile(r"[ \t]+to[ \t]+", re.ASCII | re.IGNORECASE)
+_BLANKS = " \t\r\n"
+_WITHOUT_MACROS = ("posix", "quartz")
+_WITH_UNIONS = ("auto", "words")
 _ISO8601 = re.compile(r"P[0-9T].*|R[0-9]*/.*", re.ASCII | re.DOTALL)
 _CLOCK_FIELD = re.compile(r"[0-9*?,/\-()H]+", re.ASCII)
 _INSTANT_HINT = "write it like 2027-01-01T09:00:00Z"
@@ -35,7 +50,7 @@ _SPLIT = re.compile(r"[ \t]+")
 
 
 def parse_schedule(
-    expression: str,
+    expression: str | Sequence[str],
     *,
     timezone: str | None = None,
     dialect: str = "auto",
@@ -48,18 +63,96 @@ def parse_schedule(
 ) -> Schedule:
     """Parse a schedule. Raises ``InvalidSchedule``, whose message says what is wrong, where, and what to do.
 
+    * ``expression``: text of any dialect, or a list of texts, whose instants are united.
     * ``timezone``: an IANA name, UTC by default. The text itself overrides the arguments.
     * ``start``, ``end``: bounds of the instants, both included. ``start`` anchors intervals.
-    * ``key``: hashed for ``H`` and ``jitter``.
+    * ``key``: hashed for ``H``, ``jitter`` and random intervals.
     """
-    _check_type("schedule", expression, str, "text")
-    _check_length("schedule", expression)
     _check_choice("dialect", dialect, DIALECTS)
     _check_choice("dst policy", dst, DST_POLICIES)
     _check_type("timezone", timezone, _TEXT_OR_NONE, "the name of a time zone")
     _check_type("key", key, str, "text")
+    if isinstance(exclude, Iterable) and not isinstance(exclude, str):
+        exclude = tuple(exclude)
+    options: dict[str, Any] = {
+        "timezone": timezone,
+        "dialect": dialect,
+        "dst": dst,
+        "start": start,
+        "end": end,
+        "jitter": jitter,
+        "exclude": exclude,
+        "key": key,
+    }
+    if isinstance(expression, list | tuple):
+        return _parse_list(expression, options)
+    _check_type("schedule", expression, str, "text, or a list of texts")
+    assert isinstance(expression, str)
+    if dialect in _WITH_UNIONS and ";" in expression:
+        return _parse_union(expression, options)
+    return _parse_one(expression, **options)
 
-    text, timezone = _split_zone(expression, dialect, timezone)
+
+def _parse_list(expressions: Sequence[Any], options: dict[str, Any]) -> Schedule:
+    _check_count(len(expressions))
+    members: list[Schedule] = []
+    for number, text in enumerate(expressions, 1):
+        try:
+            _check_type("schedule", text, str, "text")
+            if len(split_expressions(text)) > 1:
+                raise InvalidSchedule(text, 'contains "; also"; make each expression an item of the list')
+            members.append(_parse_one(text, **options))
+        except InvalidSchedule as error:
+            if len(expressions) == 1:
+                raise
+            raise error.named(f"expression {number} of {len(expressions)}: {error.subject}") from None
+    return _unite(members, join_expressions(member.text for member in members))
+
+
+def _parse_union(expression: str, options: dict[str, Any]) -> Schedule:
+    """Parse text that may be several expressions."""
+    _check_length("schedule", expression, MAX_EXPRESSIONS * (MAX_LENGTH + 1))
+    parts = split_expressions(expression)
+    if len(parts) == 1:
+        return _parse_one(expression, **options)
+    _check_count(len(parts))
+    members: list[Schedule] = []
+    for text, at in parts:
+        stripped = text.strip(_BLANKS)
+        try:
+            members.append(_parse_one(stripped, **options))
+        except InvalidSchedule as error:
+            if error.expression != stripped:
+                raise
+            raise error.within(expression, at + len(text) - len(text.lstrip(_BLANKS))) from None
+    return _unite(members, expression)
+
+
+def _unite(members: list[Schedule], text: str) -> Schedule:
+    if len(members) == 1:
+        return members[0]
+    rule = UnionRule(tuple(members))
+    return Schedule(rule=rule, zone=members[0].zone, jitter_us=max(m.jitter_us for m in members), text=text)
+
+
+def _parse_one(
+    expression: str,
+    *,
+    timezone: str | None,
+    dialect: str,
+    dst: str,
+    start: datetime | str | None,
+    end: datetime | str | None,
+    jitter: timedelta | str | None,
+    exclude: Iterable[str],
+    key: str,
+) -> Schedule:
+    """Parse a single expression. ``auto`` ignores blanks and line ends around it."""
+    if dialect == "auto":
+        expression = expression.strip(_BLANKS)
+    _check_length("schedule", expression)
+    text, zone_name = split_zone(expression, dialect)
+    timezone = timezone if zone_name is None else zone_name
     reading = Reading(expression=text)
     try:
         kind = _detect_dialect(text) if dialect == "auto" else dialect
@@ -99,8 +192,8 @@ def _build_schedule(
     exclude: list[str],
     key: str,
 ) -> Schedule:
-    start_us = _parse_bound("start", start, zone)
-    end_us = _parse_bound("end", end, zone)
+    start_us = parse_bound("start", start, zone)
+    end_us = parse_bound("end", end, zone)
     if start_us is not None and end_us is not None and end_us < start_us:
         raise InvalidSchedule(expression, "ends before it starts")
     rule: Rule
@@ -108,6 +201,8 @@ def _build_schedule(
         rule = DelayRule(reading.delay, zone, start_us)
     else:
         rule = _parse_rule(reading.expression, kind, zone=zone, literal=literal, start_us=start_us, key=key)
+        if reading.second_of_day is not None and isinstance(rule, PeriodRule):
+            rule = replace(rule, second_of_day=reading.second_of_day)
     jitter_us = _parse_jitter(jitter)
     schedule = Schedule(
         rule=rule,
@@ -115,7 +210,7 @@ def _build_schedule(
         start_us=start_us,
         end_us=end_us,
         jitter_us=jitter_us,
-        exclude=parse_exclusions(exclude, key=key) if exclude else NO_EXCLUSIONS,
+        exclude=_parse_exclusions(tuple(exclude), key) if exclude else NO_EXCLUSIONS,
         key=key if jitter_us else "",
         text=expression,
     )
@@ -139,18 +234,45 @@ def _parse_rule(text: str, kind: str, *, zone: Zone, literal: bool, start_us: in
         return OnceRule(at_us, parse_wall(text))
     if kind == "iso8601":
         return parse_interval(text, zone=zone, start_us=start_us)
-    if kind != "posix" and text.startswith(_EVERY):
+    if kind == "auto" and (every := _LENIENT_EVERY.fullmatch(text)):
+        return _parse_lenient_every(text, every.start(1), start_us, key)
+    if kind not in _WITHOUT_MACROS and text.startswith(_EVERY):
         duration = text.removeprefix(_EVERY)
         return EveryRule(parse_go_duration(duration, expression=text, at=len(_EVERY)), start_us)
-    if kind != "posix" and text not in MACROS and is_custom(text):
+    if kind not in _WITHOUT_MACROS and text not in MACROS and is_custom(text):
         return parse_custom(text, zone)
     return CronRule(parse_cron(text, dialect=kind, key=key), zone, literal)
 
 
+def _parse_lenient_every(text: str, at: int, start_us: int | None, key: str) -> Rule:
+    """Parse ``@every 5d`` or ``@every 5m to 10m``; the durations begin at ``at``."""
+    shortest, *longest = _TO.split(text[at:], maxsplit=1)
+    shortest_us = parse_go_duration(shortest, expression=text, at=at, days=True)
+    if not longest:
+        return EveryRule(shortest_us, start_us)
+    longest_at = len(text) - len(longest[0])
+    longest_us = parse_go_duration(longest[0], expression=text, at=longest_at, days=True)
+    if longest_us <= shortest_us:
+        reason = "has a random interval that is not longer at its end"
+        raise InvalidSchedule(text, reason, position=at, length=len(text) - at, hint="write the shorter one first")
+    return RandomRule(shortest_us, longest_us, key, start_us)
+
+
+@lru_cache(maxsize=64)
+def _parse_exclusions(texts: tuple[str, ...], key: str) -> Exclusions:
+    """Parse exclusions once for all expressions of a union."""
+    return parse_exclusions(texts, key=key)
+
+
+def is_cron(text: str) -> bool:
+    """Whether ``auto`` reads a text as cron fields, a macro, ``@every`` or a custom schedule."""
+    return _detect_dialect(split_zone(text.strip(_BLANKS), "auto")[0]) == "auto"
+
+
 def _detect_dialect(text: str) -> str:
-    """Return the dialect of a text, judged by its shape."""
+    """Return the dialect of a text, judged by its shape; ``auto`` for cron."""
     if text.startswith("@"):
-        return "standard"
+        return "auto"
     if _ISO8601.fullmatch(text):
         return "iso8601"
     if is_instant(text):
@@ -158,15 +280,20 @@ def _detect_dialect(text: str) -> str:
     fields = _SPLIT.split(text.strip(" \t"))
     starred = "*" in fields and '"' not in text  # in words, a star stands only in quoted expressions
     if starred or (len(fields) >= 2 and all(_CLOCK_FIELD.fullmatch(field) for field in fields[:2])):
-        return "seconds" if len(fields) == 6 else "standard"
+        return "auto"
     return "words"
 
 
-def _split_zone(expression: str, dialect: str, timezone: str | None) -> tuple[str, str | None]:
-    """Split ``CRON_TZ=Europe/Paris 0 9 * * *`` into the expression and the zone."""
-    if dialect == "posix" or not expression.startswith(_ZONE_PREFIX):
-        return expression, timezone
-    name, _, text = expression.removeprefix(_ZONE_PREFIX).partition(" ")
+def split_zone(expression: str, dialect: str) -> tuple[str, str | None]:
+    """Split ``CRON_TZ=Europe/Paris 0 9 * * *`` into the expression and the zone; ``TZ=`` too if it is ``auto``.
+
+    Without a prefix, the zone is None.
+    """
+    prefixes = () if dialect == "posix" else _ZONE_PREFIXES if dialect == "auto" else _ZONE_PREFIXES[:1]
+    prefix = next((prefix for prefix in prefixes if expression.startswith(prefix)), None)
+    if prefix is None:
+        return expression, None
+    name, _, text = expression.removeprefix(prefix).partition(" ")
     return text.lstrip(" \t"), name
 
 
@@ -181,7 +308,8 @@ def _find_zone(name: str | None) -> Zone:
         raise InvalidSchedule(name, reason, subject="unknown time zone") from None
 
 
-def _parse_bound(subject: str, value: datetime | str | None, zone: Zone) -> int | None:
+def parse_bound(subject: str, value: datetime | str | None, zone: Zone) -> int | None:
+    """Return the microseconds of a start or an end; None if it is not given. Raises ``InvalidSchedule``."""
     if value is None:
         return None
     _check_type(subject, value, datetime | str, "a datetime with a time zone, or text")
@@ -245,9 +373,14 @@ def _check_type(subject: str, value: object, allowed: type | UnionType, expected
         )
 
 
-def _check_length(subject: str, text: str) -> None:
-    if len(text) > MAX_LENGTH:
-        raise InvalidSchedule(text, f"has {len(text)} characters, allowed {MAX_LENGTH}", subject=subject)
+def _check_length(subject: str, text: str, limit: int = MAX_LENGTH) -> None:
+    if len(text) > limit:
+        raise InvalidSchedule(text, f"has {len(text)} characters, allowed {limit}", subject=subject)
+
+
+def _check_count(count: int) -> None:
+    if not 1 <= count <= MAX_EXPRESSIONS:
+        raise InvalidSchedule("", f"has {count} expressions, allowed 1 to {MAX_EXPRESSIONS}")
 
 
 def _check_choice(subject: str, value: str, allowed: tuple[str, ...]) -> None:

@@ -13,20 +13,24 @@ from chronos.core.schedule.interval import EveryRule
 from chronos.core.schedule.iso8601 import PeriodRule
 from chronos.core.schedule.once import DelayRule, OnceRule
 from chronos.core.schedule.plugins import CustomRule
+from chronos.core.schedule.random_interval import RandomRule
 from chronos.core.schedule.timezones import Zone
+from chronos.core.schedule.union import UnionRule
 
 _MAX_EXCLUDED_STRETCHES = 10_000  # per search; after that many, the schedule counts as ended
 
 _NEAR_S = 2 * DAY_S  # longer than any fold
 _CALENDAR_END_S = (LAST_DAY + 1) * DAY_S
 
-Rule = CronRule | EveryRule | PeriodRule | OnceRule | DelayRule | CustomRule
+Rule = CronRule | EveryRule | RandomRule | PeriodRule | OnceRule | DelayRule | CustomRule | UnionRule
 _Fixed = CronRule | OnceRule | CustomRule  # rules that need no anchor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
     """A schedule. Immutable and hashable; schedules with the same rule, zone, window and exclusions are equal.
+
+    A union has no window and no exclusions of its own: its members have them.
 
     Public methods take and return aware datetimes. Methods whose name ends in ``_us`` use microseconds since 1970 UTC.
     """
@@ -103,18 +107,35 @@ class Schedule:
         """Return when the run of an instant is due: the instant plus its jitter, which is the same on every node."""
         if not self.jitter_us:
             return scheduled_us
+        if isinstance(self.rule, UnionRule):
+            return self.rule.due_us(scheduled_us)
         digest = blake2b(f"{self.key}\0{scheduled_us}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
         return scheduled_us + int.from_bytes(digest) % (self.jitter_us + 1)
 
     @property
     def anchored(self) -> bool:
         """Whether the instants are fixed, rather than counted from the instant passed to ``next_after``."""
+        if isinstance(self.rule, UnionRule):
+            return self.rule.anchored
         return isinstance(self.rule, _Fixed) or self.rule.start_us is not None
+
+    @property
+    def anchor_us(self) -> int | None:
+        """The start from which the instants are counted; of a union, the one that ``anchor`` gave to it."""
+        return self.rule.anchor_us if isinstance(self.rule, UnionRule) else self.start_us
+
+    @property
+    def members(self) -> "tuple[Schedule, ...]":
+        """The schedules of a union; the schedule itself if it is not a union."""
+        return self.rule.members if isinstance(self.rule, UnionRule) else (self,)
 
     def anchor(self, start_us: int) -> "Schedule":
         """Return the schedule counted from ``start_us``, or the schedule itself if it is anchored."""
-        if isinstance(self.rule, _Fixed) or self.rule.start_us is not None:
+        if self.anchored:
             return self
+        if isinstance(self.rule, UnionRule):
+            return replace(self, rule=self.rule.anchor(start_us))
+        assert not isinstance(self.rule, _Fixed)
         return replace(self, rule=replace(self.rule, start_us=start_us), start_us=start_us)
 
     def _resume_us(self, run_us: int) -> int | None:

@@ -245,9 +245,9 @@ class Dispatcher:
         """Start executions that a settlement handed over, in the slots held for them."""
         if result.woken:
             self.claim_soon()
-        if result.taken:
+        if result.started_successors:
             self._executor.spawn_background(
-                self._start_successors(result.taken, reserved.slots, self._context.node.number)
+                self._start_successors(result.started_successors, reserved.slots, self._context.node.number)
             )
         elif reserved.slots:
             self._slots.release_held(reserved.slots)

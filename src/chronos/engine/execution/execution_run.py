@@ -110,7 +110,7 @@ class ExecutionRun:
             await self._run_on_start(entry.spec.on_start)
         now_us = self._context.clock.now_us()
         if self._group is None:
-            return begin(entry.layout, now_us, done=detail.carried or {})
+            return begin(entry.layout, now_us, carried=detail.carried or {})
         return self._wake(self._group, now_us)
 
     async def _after_fast_path(self, call: AttemptCall, outcome: Outcome) -> Step | None:

@@ -1,4 +1,4 @@
-"""Executor: starts, stops and reconciles all executions of this node, and shuts them down."""
+"""Executor: starts and stops the executions of this node, reconciles them with the store, and ends them at shutdown."""
 
 import asyncio
 import logging
@@ -20,7 +20,7 @@ from chronos.engine.node_context import NodeContext
 from chronos.engine.store_retry import apply_with_retry
 from chronos.errors import ChronosError
 from chronos.runners.contract import AttemptCall
-from chronos.store.commands import Claimed, HeldExecution, Release, ReleaseRow, SettleRow
+from chronos.store.commands import Claimed, NodeExecution, Release, ReleaseRow, SettleRow
 
 log = logging.getLogger("chronos.engine")
 
@@ -58,7 +58,7 @@ class SlotListener(Protocol):
 
 
 class Executor:
-    """The running executions of one node, by id."""
+    """Runs the executions of one node."""
 
     def __init__(self, context: NodeContext, slots: Slots, listener: SlotListener) -> None:
         self._context, self._slots, self._listener = context, slots, listener
@@ -69,15 +69,15 @@ class Executor:
         self._background_tasks: set[asyncio.Task[None]] = set()
 
     @property
-    def busy(self) -> int:
+    def running_count(self) -> int:
         """The number of executions that are running."""
         return len(self._running_executions)
 
     def begin(self, claimed: Claimed, entry: CatalogEntry) -> None:
         """Start an execution whose slot has been taken.
 
-        Nothing starts while the heartbeats are lost: the process may have been suspended after the store answered, and
-        another node may hold the execution by now.
+        Drops the claim if the node has lost its heartbeat: the process may have been suspended after the store
+        answered, and another node may hold the execution by now.
         """
         previous = self._running_executions.get(claimed.id)
         # The store may answer the same claim twice, once late.
@@ -91,14 +91,17 @@ class Executor:
         if self._context.bus.wants(ExecutionStarted, routine=True):
             self._emit_started(claimed)
         if (detail := read_fast_path_detail(claimed, entry)) is not None:
-            path = self._running_executions[claimed.id] = FastPath(self._context, claimed, entry, detail, self)
-            path.start()
+            fast_path = self._running_executions[claimed.id] = FastPath(self._context, claimed, entry, detail, self)
+            fast_path.start()
         else:
             run = ExecutionRun(self._context, claimed, entry)
-            self._drive(run, run.drive())
+            self._start_run(run, run.drive())
 
     def finish(self, run: RunningExecution) -> None:
-        """Free the slot of an execution whose claim has ended here. A newer claim of it may be running."""
+        """Free the slot of an execution whose claim has ended on this node.
+
+        A newer claim of the same execution keeps running.
+        """
         if self._running_executions.get(run.claimed.id) is run:
             del self._running_executions[run.claimed.id]
         self._remember_ended_claim((run.claimed.id, run.claimed.token))
@@ -116,28 +119,33 @@ class Executor:
     # --- leaving the fast path
 
     def fall_back(self, run: FastPath, call: AttemptCall, outcome: Outcome) -> None:
-        """Continue as an ``ExecutionRun``: the first attempt did not simply succeed."""
+        """Continue as an ``ExecutionRun``.
+
+        The first attempt did not succeed, or it left memory or SQL statements to record.
+        """
         execution_run = ExecutionRun(self._context, run.claimed, run.entry)
-        self._drive(execution_run, execution_run.drive_after_fast_path(call, outcome, run.stop_request))
+        self._start_run(execution_run, execution_run.drive_after_fast_path(call, outcome, run.stop_request))
 
-    def report_broken(self, run: FastPath, error: BaseException) -> None:
+    def fail_unrecorded(self, run: FastPath, error: BaseException) -> None:
         """Settle as failed an execution whose success could not be recorded."""
-        self._settle_broken(run, error)
+        self._fail_after_error(run, error)
         self.finish(run)
 
-    def _drive(self, run: ExecutionRun, driving: Coroutine[None, None, None]) -> None:
+    def _start_run(self, run: ExecutionRun, work: Coroutine[None, None, None]) -> None:
         self._running_executions[run.claimed.id] = run
-        run.task = asyncio.get_running_loop().create_task(driving)
-        run.task.add_done_callback(lambda task: self._finish_driving(run, task))
+        run.task = asyncio.get_running_loop().create_task(work)
+        run.task.add_done_callback(lambda task: self._on_run_done(run, task))
 
-    def _finish_driving(self, run: ExecutionRun, task: asyncio.Task[None]) -> None:
+    def _on_run_done(self, run: ExecutionRun, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._settle_broken(run, error)
+            self._fail_after_error(run, error)
         self.finish(run)
 
-    def _settle_broken(self, run: RunningExecution, error: BaseException) -> None:
-        log.error("execution %s of %s cannot be run", run.claimed.id.hex(), run.entry.name, exc_info=error)
-        self._settle_as_failed(run, f"This execution cannot be run: {type(error).__name__}: {error}")
+    def _fail_after_error(self, run: RunningExecution, error: BaseException) -> None:
+        log.error(
+            "execution %s of %s broke off with an internal error", run.claimed.id.hex(), run.entry.name, exc_info=error
+        )
+        self._settle_as_failed(run, f"This execution broke off with an internal error: {type(error).__name__}: {error}")
 
     def _emit_started(self, claimed: Claimed) -> None:
         now_us = self._context.clock.now_us()
@@ -153,15 +161,15 @@ class Executor:
 
     # --- reconciling with the store
 
-    def reconcile(self, held: list[HeldExecution]) -> None:
+    def reconcile(self, held: list[NodeExecution]) -> None:
         """Compare the executions that the store assigns to this node with those that run here.
 
         Stops executions that the store wants canceled. After two heartbeats that disagree, releases executions that
         only the store lists, and kills those that only run here.
         """
-        known, mismatches = set(), Counter[_ClaimKey]()
+        held_ids, mismatches = set(), Counter[_ClaimKey]()
         for row in held:
-            known.add(row.id)
+            held_ids.add(row.id)
             claim = row.id, row.token
             running = self._running_executions.get(row.id)
             if running is not None:
@@ -173,7 +181,7 @@ class Executor:
                     self._remember_ended_claim(claim)
                     self.spawn_background(self._release(row))
         for id_, run in tuple(self._running_executions.items()):
-            if id_ not in known:
+            if id_ not in held_ids:
                 claim = id_, run.claimed.token  # an execution that sleeps and wakes has several claims
                 mismatches[claim] = self._mismatches[claim] + 1
                 if mismatches[claim] >= _MISMATCHED_BEATS_TO_ACT:
@@ -181,7 +189,7 @@ class Executor:
         self._mismatches = mismatches
 
     def _settle_as_failed(self, run: RunningExecution, message: str) -> None:
-        """Fail an execution whose definition or detail cannot be run: every retry would break the same way."""
+        """Settle an execution as failed, without a retry: every attempt would break off the same way."""
         claimed, now_us = run.claimed, self._context.clock.now_us()
         self._report_problem(f"{run.entry.name}: {message}")
         detail = close_detail(claimed.detail, ReasonCode.TASK_FAILED, now_us)
@@ -196,7 +204,7 @@ class Executor:
             f"the outcome of execution {row.id.hex()} came too late: it no longer belongs to this node"
         )
 
-    async def _release(self, row: HeldExecution) -> None:
+    async def _release(self, row: NodeExecution) -> None:
         """Release an execution that does not run here: an answer was lost, or its work broke off."""
         release = Release(rows=(ReleaseRow(row.id, row.token),), now_us=self._context.clock.now_us())
         await apply_with_retry(self._context.store, release, self._context.node.report_store_error)
@@ -211,8 +219,8 @@ class Executor:
             run.kill()
         self._context.settler.drop()
 
-    async def drop_all(self) -> None:
-        """Kill all work and wait until nothing of it is left."""
+    async def kill_all_and_wait(self) -> None:
+        """Kill all work without settling it, and wait until it has ended."""
         for run in tuple(self._running_executions.values()):
             run.kill()
         for task in self._background_tasks:

@@ -31,9 +31,9 @@ class FastPathListener(Protocol):
         """The outcome is with the settler, or the execution no longer belongs to this node."""
 
     def fall_back(self, run: "FastPath", call: AttemptCall, outcome: Outcome) -> None:
-        """The first attempt did not simply succeed."""
+        """The first attempt did not succeed, or it left memory or SQL statements to record."""
 
-    def report_broken(self, run: "FastPath", error: BaseException) -> None:
+    def fail_unrecorded(self, run: "FastPath", error: BaseException) -> None:
         """The success could not be recorded."""
 
 
@@ -108,6 +108,6 @@ class FastPath:
         try:
             ExecutionRecorder(self._context, self.claimed, self.entry).settle_first_success(self._detail, call, outcome)
         except Exception as error:  # noqa: BLE001 - otherwise the error is lost and the slot never freed
-            self._listener.report_broken(self, error)
+            self._listener.fail_unrecorded(self, error)
         else:
             self._listener.finish(self)

@@ -169,7 +169,7 @@ class ExecutionRecorder:
             None if detail is None else write_detail(detail),
             self._take_attempts(),
             follow,
-            end.dead_letter,
+            end.is_dead_letter,
         )
 
     def _take_attempts(self) -> tuple[EndedAttempt, ...]:

@@ -62,9 +62,9 @@ class Followers:
             return True
         if item.id not in self._hook_attempts:
             await self._start_all(upstream, view.execution)
-        return await self._run_hook_of_canceled_sleeper(item, view.execution)
+        return await self._run_hook_after_canceled_wait(item, view.execution)
 
-    async def _run_hook_of_canceled_sleeper(self, item: OutboxItem, ended: Execution) -> bool:
+    async def _run_hook_after_canceled_wait(self, item: OutboxItem, ended: Execution) -> bool:
         """Run the hook of an execution that was canceled while it slept.
 
         The store ended it, and the store knows nothing of hooks. Every other execution brings its report in its own

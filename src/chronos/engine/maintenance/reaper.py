@@ -16,7 +16,7 @@ from chronos.core.settle import End
 from chronos.engine.execution.recorder import to_ended_event
 from chronos.engine.heartbeat import WORKER_ONLY_LABEL
 from chronos.engine.job_catalog import CatalogEntry, JobCatalog
-from chronos.engine.maintenance.takeover import TakeoverVerdict, decide_takeover
+from chronos.engine.maintenance.takeover_decision import TakeoverVerdict, decide_takeover
 from chronos.engine.node_context import NodeContext
 from chronos.process_identity import has_ended, has_helpers
 from chronos.store.commands import Reap, Release, ReleaseRow, Settle, SettleRow
@@ -36,10 +36,10 @@ class Reaper:
         catalog: JobCatalog,
         *,
         claim_soon: Callable[[], None],
-        set_peers: Callable[[tuple[int, ...]], None],
+        set_scheduling_nodes: Callable[[tuple[int, ...]], None],
     ) -> None:
         self._context, self._catalog = context, catalog
-        self._claim_soon, self._set_peers = claim_soon, set_peers
+        self._claim_soon, self._set_scheduling_nodes = claim_soon, set_scheduling_nodes
         self._recheck_soon = False  # a node's process has ended, but not yet its children
         options = context.options
         self._watch = HeartbeatWatch(
@@ -68,7 +68,7 @@ class Reaper:
         ]
         dead = [node for node in (*silent, *(node for node in ended if node not in silent)) if node.number != me]
         dead_numbers = {node.number for node in dead}
-        self._set_peers(tuple(n.number for n in nodes if self._may_schedule(n, dead_numbers)))
+        self._set_scheduling_nodes(tuple(n.number for n in nodes if self._may_schedule(n, dead_numbers)))
         if not self._context.node.may_start:
             return  # this node itself may be cut off
         for node in dead:
@@ -79,7 +79,7 @@ class Reaper:
         await self._reap_overdue()
 
     def _may_schedule(self, node: Node, dead_numbers: set[int]) -> bool:
-        """Whether a node may be expected to admit jobs.
+        """Return whether a node may be expected to admit jobs.
 
         A killed node is still registered, and its jobs would be late.
         """
@@ -87,7 +87,7 @@ class Reaper:
         return is_alive and WORKER_ONLY_LABEL not in node.labels
 
     async def _reap(self, node: Node) -> None:
-        held = await self._context.store.held_by(node.number)
+        held = await self._context.store.running_on(node.number)
         self._watch.note_store_read(asyncio.get_running_loop().time())
         batches = [held[i : i + _REAP_BATCH_ROWS] for i in range(0, len(held), _REAP_BATCH_ROWS)] or [[]]
         reaped = 0
@@ -172,7 +172,7 @@ class Reaper:
                 verdict.detail,
                 verdict.lost,
                 verdict.follow,
-                verdict.end is not None and verdict.end.dead_letter,
+                verdict.end is not None and verdict.end.is_dead_letter,
             )
             for execution, verdict in ended
         )

@@ -1,4 +1,6 @@
-"""AdmissionLoop: looks ahead, and admits each job at its instant with one batched compare-and-set.
+"""AdmissionLoop: reads the instants that are due soon, waits for each, and admits them in batches.
+
+Each admission is a compare-and-set in the store.
 
 ::
 
@@ -37,11 +39,11 @@ _MAX_CONCURRENT_ADMITS = 3
 # Turns of the event loop between two batches. Short work ends meanwhile and frees slots for the next batch.
 _MAX_TURNS_BETWEEN_BATCHES = 8
 _PREPARATIONS_PER_TURN = 200  # after these the loop yields to other tasks
-_OTHER_NODES_JOB_DELAY_US = 1_000_000  # how long a node waits before it admits another node's job
+_NOT_PREFERRED_DELAY_US = 1_000_000  # how long a node waits before it admits a job that prefers another node
 
 
 class AdmissionLoop:
-    """Looks ahead, waits for instants and admits them."""
+    """Reads due instants ahead of time, waits for them and admits them."""
 
     def __init__(
         self, context: NodeContext, catalog: JobCatalog, dispatcher: Dispatcher, *, new_request: Callable[[], bytes]
@@ -53,22 +55,22 @@ class AdmissionLoop:
             dispatcher,
             emit_admitted=self._emit_admitted,
             on_handled=self._forget,
-            on_broken=self._mark_broken,
+            on_unschedulable=self._mark_unschedulable,
             look_soon=self.look_soon,
         )
         self._new_request = new_request
         self._lookahead_us = round(context.options.lookahead_s * 1e6)
-        self._instants: dict[bytes, DueInstant] = {}
-        self._heap: list[tuple[int, int, bytes, DueInstant]] = []
+        self._prepared: dict[bytes, DueInstant] = {}  # by job
+        self._heap: list[tuple[int, int, bytes, DueInstant]] = []  # (when to admit it, order, job, instant)
         self._order = count()
-        self._broken: set[tuple[bytes, int]] = set()  # versions that cannot be scheduled, reported once
+        self._unschedulable_versions: set[tuple[bytes, int]] = set()  # (job, version), each reported once
         self._wakeup = Wakeup()
-        self._look_s = 0.0
-        self.peers: tuple[int, ...] = ()  # live nodes that schedule, including this one
+        self._next_look_s = 0.0
+        self.scheduling_nodes: tuple[int, ...] = ()  # live nodes that schedule, including this one
 
     def look_soon(self) -> None:
         """Look ahead again now: a job changed."""
-        self._look_s = 0.0
+        self._next_look_s = 0.0
         self._wakeup.wake()
 
     async def run(self) -> None:
@@ -77,7 +79,7 @@ class AdmissionLoop:
         while not self._context.closing:
             wait_s = tick_s
             if self._context.node.may_start:
-                if loop.time() >= self._look_s:
+                if loop.time() >= self._next_look_s:
                     await self._look_ahead()
                 with self._context.node.duties.count_failures("admission"):  # the next look-ahead repeats a failed one
                     await self._admit_due()
@@ -87,7 +89,7 @@ class AdmissionLoop:
 
     def _until_next_s(self, loop_s: float) -> float:
         """Return the time until the next instant, the next look-ahead or the next tick, whichever is first."""
-        wait_s = min(self._context.options.tick_s, self._look_s - loop_s)
+        wait_s = min(self._context.options.tick_s, self._next_look_s - loop_s)
         if self._heap:
             wait_s = min(wait_s, (self._heap[0][0] - self._context.clock.now_us()) / 1e6)
         return wait_s
@@ -96,20 +98,20 @@ class AdmissionLoop:
 
     async def _look_ahead(self) -> None:
         options = self._context.options
-        asked_s = asyncio.get_running_loop().time()
-        self._look_s = asked_s + options.tick_s
+        looked_s = asyncio.get_running_loop().time()
+        self._next_look_s = looked_s + options.tick_s
         with self._context.node.duties.count_failures("look-ahead"):
             rows = await self._context.store.due(self._context.clock.now_us() + self._lookahead_us, _MAX_DUE_GATES)
-            fresh = [row for row in rows if not self._is_known(row)]
+            new_rows = [row for row in rows if not self._is_known(row)]
             if len(rows) > _BUSY_LOOK_GATES:
-                self._look_s = max(self._look_s, asked_s + options.lookahead_s / 2)
-            for start in range(0, len(fresh), _BUSY_LOOK_GATES):
-                await self._prepare_all(fresh[start : start + _BUSY_LOOK_GATES])
+                self._next_look_s = max(self._next_look_s, looked_s + options.lookahead_s / 2)
+            for start in range(0, len(new_rows), _BUSY_LOOK_GATES):
+                await self._prepare_all(new_rows[start : start + _BUSY_LOOK_GATES])
 
     def _is_known(self, row: DueGate) -> bool:
-        known = self._instants.get(row.job)
+        known = self._prepared.get(row.job)
         if known is None:
-            return (row.job, row.version) in self._broken
+            return (row.job, row.version) in self._unschedulable_versions
         return (known.firing.scheduled_us, known.entry.version) == (row.next_us, row.version)
 
     async def _prepare_all(self, rows: list[DueGate]) -> None:
@@ -117,41 +119,43 @@ class AdmissionLoop:
         for position, row in enumerate(rows, 1):
             entry = entries.get((row.job, row.version))
             if entry is not None:
-                self._prepare(entry, row.next_us, row.careful)
+                self._prepare(entry, row.next_us, row.needs_gate_lock)
             if position % _PREPARATIONS_PER_TURN == 0:
                 await asyncio.sleep(0)
 
-    def _prepare(self, entry: CatalogEntry, scheduled_us: int, careful: bool) -> None:
+    def _prepare(self, entry: CatalogEntry, scheduled_us: int, needs_gate_lock: bool) -> None:
         try:
             if entry.instants is None:
                 return
-            instant = DueInstant(entry, build_firing(entry.job, entry.instants, scheduled_us), careful)
+            instant = DueInstant(entry, build_firing(entry.job, entry.instants, scheduled_us), needs_gate_lock)
             entry.precompute()
         except ChronosError as error:
-            self._mark_broken(entry, error)
+            self._mark_unschedulable(entry, error)
             return
         at_us = instant.firing.due_us
-        if len(self.peers) > 1 and not self._admits_first(entry.job):
-            at_us += _OTHER_NODES_JOB_DELAY_US
-        self._instants[entry.job] = instant
+        if len(self.scheduling_nodes) > 1 and not self._admits_first(entry.job):
+            at_us += _NOT_PREFERRED_DELAY_US
+        self._prepared[entry.job] = instant
         heapq.heappush(self._heap, (at_us, next(self._order), entry.job, instant))
 
     def _admits_first(self, job: bytes) -> bool:
-        """Whether this node admits a job first.
+        """Return whether this node admits a job first.
 
-        Rendezvous hashing: each job prefers one node, and changes it only when nodes come or go.
+        Rendezvous hashing gives each job one preferred node. The preference changes only when nodes come or go.
         """
         seed = int.from_bytes(job[:8])
-        return max(self.peers, key=lambda node: _mix_bits(seed ^ _mix_bits(node))) == self._context.node.number
+        return (
+            max(self.scheduling_nodes, key=lambda node: _mix_bits(seed ^ _mix_bits(node))) == self._context.node.number
+        )
 
-    def _mark_broken(self, entry: CatalogEntry, error: ChronosError) -> None:
-        if len(self._broken) < _MAX_DUE_GATES:
-            self._broken.add((entry.job, entry.version))
+    def _mark_unschedulable(self, entry: CatalogEntry, error: ChronosError) -> None:
+        if len(self._unschedulable_versions) < _MAX_DUE_GATES:
+            self._unschedulable_versions.add((entry.job, entry.version))
         self._catalog.report_unschedulable(entry, error, self._context.clock.now_us())
 
     def _forget(self, instant: DueInstant) -> None:
-        if self._instants.get(instant.entry.job) is instant:
-            del self._instants[instant.entry.job]
+        if self._prepared.get(instant.entry.job) is instant:
+            del self._prepared[instant.entry.job]
 
     # --- admitting
 
@@ -166,12 +170,12 @@ class AdmissionLoop:
         due: list[DueInstant] = []
         while self._heap and self._heap[0][0] <= now_us:
             _, _, job, instant = heapq.heappop(self._heap)
-            if self._instants.get(job) is not instant:
+            if self._prepared.get(job) is not instant:
                 continue  # it has been prepared again since
             if instant.is_missed(now_us) or instant.has_next_due(now_us):
                 behind.append(instant)  # stays known until recovery has handled it
             else:
-                del self._instants[job]
+                del self._prepared[job]
                 due.append(instant)
         if behind:
             self.recovery_loop.add(behind)
@@ -179,7 +183,8 @@ class AdmissionLoop:
             await self._admit(due, now_us)
         else:
             batches = (due[i : i + _ADMIT_BATCH_ROWS] for i in range(0, len(due), _ADMIT_BATCH_ROWS))
-            # As many batches at once as there are slots for: later batches use the slots that these leave.
+            # As many batches at once as there are slots for: later batches use the slots that these leave. With fewer
+            # slots than one batch has rows, most instants only become ready, and that needs no slots.
             concurrency = min(
                 self._dispatcher.free_slots // _ADMIT_BATCH_ROWS or _MAX_CONCURRENT_ADMITS, _MAX_CONCURRENT_ADMITS
             )
@@ -202,10 +207,10 @@ class AdmissionLoop:
         reserved: dict[bytes, DueInstant] = {}
         rows: list[AdmitRow] = []
         for instant in batch:
-            claim = self._dispatcher.can_run(instant.entry) and self._dispatcher.reserve(instant.entry)
-            if claim:
+            has_slot = self._dispatcher.can_run(instant.entry) and self._dispatcher.reserve(instant.entry)
+            if has_slot:
                 reserved[instant.firing.id] = instant
-            rows.append(instant.to_row(claim=claim))
+            rows.append(instant.to_row(claim=has_slot))
         number = self._context.node.number
         command = Admit(rows=tuple(rows), node=number, now_us=now_us, request=self._new_request())
         answers: dict[bytes, Admitted] = {}
@@ -224,31 +229,31 @@ class AdmissionLoop:
                 self._handle_admitted(instant, admitted, now_us)
 
     def _handle_admitted(self, instant: DueInstant, admitted: Admitted, now_us: int) -> None:
-        entry, fired = instant.entry, instant.firing
+        entry, firing = instant.entry, instant.firing
         self._emit_admitted(admitted, Cause.SCHEDULE, now_us)
         match admitted.status:
             case Status.RUNNING:
                 claimed = Claimed(
-                    admitted.id,
-                    admitted.job,
-                    entry.version,
-                    Cause.SCHEDULE,
-                    fired.scheduled_us,
-                    1,
-                    admitted.token,
-                    now_us,
-                    now_us,
-                    0,
-                    None,
-                    admitted.last_run_us,
+                    id=admitted.id,
+                    job=admitted.job,
+                    version=entry.version,
+                    cause=Cause.SCHEDULE,
+                    scheduled_us=firing.scheduled_us,
+                    attempt=1,
+                    token=admitted.token,
+                    admitted_us=now_us,
+                    started_us=now_us,
+                    worked_us=0,
+                    detail=None,
+                    last_run_us=admitted.last_run_us,
                 )
                 self._dispatcher.start(claimed, entry)
             case Status.READY:
                 self._dispatcher.claim_soon()
             case Status.QUEUED if entry.effective.overlap is Overlap.REPLACE:
                 self._context.node.beat_soon()  # the execution that it replaces may run here and must stop
-        if fired.next_us is not None:
-            self._prepare(entry, fired.next_us, instant.careful)
+        if firing.next_us is not None:
+            self._prepare(entry, firing.next_us, instant.needs_gate_lock)
 
     def _emit_admitted(self, admitted: Admitted, cause: Cause, now_us: int) -> None:
         if not self._context.bus.wants(ExecutionAdmitted, routine=admitted.status is not Status.SKIPPED):
@@ -266,7 +271,7 @@ class AdmissionLoop:
 
 
 def _mix_bits(value: int) -> int:
-    """Spread bits (splitmix64)."""
+    """Return a 64-bit hash of a number (the mixing step of splitmix64)."""
     value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9 & 0xFFFFFFFFFFFFFFFF
     value = (value ^ (value >> 27)) * 0x94D049BB133111EB & 0xFFFFFFFFFFFFFFFF
     return value ^ (value >> 31)

@@ -18,15 +18,15 @@ class DueInstant(Struct, frozen=True):
 
     entry: CatalogEntry
     firing: Firing
-    careful: bool
+    needs_gate_lock: bool
 
     def is_missed(self, now_us: int) -> bool:
-        """Whether the instant is later than the job's recovery setting tolerates."""
+        """Return whether the instant is later than the job's recovery setting tolerates."""
         after_us = max(self.entry.effective.recovery_after_us, _MIN_MISSED_LATENESS_US)
         return now_us - self.firing.due_us > after_us
 
     def has_next_due(self, now_us: int) -> bool:
-        """Whether the next instant is due too, and would be skipped because this one overlaps it."""
+        """Return whether the next instant is due too, and would be skipped because this one overlaps it."""
         entry, next_us = self.entry, self.firing.next_us
         if next_us is None or next_us > now_us or entry.effective.overlap is not Overlap.SKIP:
             return False
@@ -34,27 +34,27 @@ class DueInstant(Struct, frozen=True):
 
     def to_row(self, *, claim: bool) -> AdmitRow:
         """Build the row that admits the instant on time."""
-        entry, fired = self.entry, self.firing
+        entry, firing = self.entry, self.firing
         key, limit = _to_concurrency_key(entry)
         return AdmitRow(
             entry.job,
             entry.version,
-            fired.scheduled_us,
-            fired.next_us,
-            fired.id,
-            fired.due_us,
+            firing.scheduled_us,
+            firing.next_us,
+            firing.id,
+            firing.due_us,
             claim,
-            self.careful,
+            self.needs_gate_lock,
             key,
             limit,
         )
 
 
-def to_run_row(entry: CatalogEntry, fired: Firing, cause: Cause) -> RunRow:
+def to_run_row(entry: CatalogEntry, firing: Firing, cause: Cause) -> RunRow:
     """Build the row that admits a late instant together with others."""
     key, limit = _to_concurrency_key(entry)
-    detail = None if fired.covers is None else write_detail(Detail(span=fired.covers))
-    return RunRow(fired.id, cause, fired.scheduled_us, fired.due_us, detail, key, limit)
+    detail = None if firing.covers is None else write_detail(Detail(span=firing.covers))
+    return RunRow(firing.id, cause, firing.scheduled_us, firing.due_us, detail, key, limit)
 
 
 def _to_concurrency_key(entry: CatalogEntry) -> tuple[bytes | None, int]:

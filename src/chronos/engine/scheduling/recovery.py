@@ -40,7 +40,7 @@ class RecoveryLoop:
 
     - ``emit_admitted`` is called with every run.
     - ``on_handled`` is called with every gap, whatever the result.
-    - ``on_broken`` is called with jobs whose gaps cannot be planned.
+    - ``on_unschedulable`` is called with jobs whose gaps cannot be planned.
     - ``look_soon`` is called at the end, if any cursor moved.
 
     A gap stays for a later look-ahead if the node may not start work, the backlog is too long, a queue is full or
@@ -55,12 +55,12 @@ class RecoveryLoop:
         *,
         emit_admitted: Callable[[Admitted, Cause, int], None],
         on_handled: Callable[[DueInstant], None],
-        on_broken: Callable[[CatalogEntry, ChronosError], None],
+        on_unschedulable: Callable[[CatalogEntry, ChronosError], None],
         look_soon: Callable[[], None],
     ) -> None:
         self._context, self._catalog, self._dispatcher = context, catalog, dispatcher
         self._emit_admitted, self._on_handled = emit_admitted, on_handled
-        self._on_broken, self._look_soon = on_broken, look_soon
+        self._on_unschedulable, self._look_soon = on_unschedulable, look_soon
         self._behind: deque[DueInstant] = deque()
         self._has_work = asyncio.Event()
 
@@ -128,7 +128,7 @@ class RecoveryLoop:
         try:
             command = _to_recovery_command(instant, now_us) if missed else _to_late_command(instant, now_us)
         except ChronosError as error:
-            self._on_broken(instant.entry, error)
+            self._on_unschedulable(instant.entry, error)
             return None
         if command is None:
             return None
@@ -216,6 +216,6 @@ def _to_recovery_command(instant: DueInstant, now_us: int) -> Recover | None:
 
 
 def _has_unlimited_runs(entry: CatalogEntry) -> bool:
-    """Whether all recovered runs of a job would be ready at once, because the job sets no limit."""
+    """Return whether all recovered runs of a job would be ready at once, because the job sets no limit."""
     effective = entry.effective
     return effective.overlap is Overlap.ALLOW and effective.limit == UNLIMITED

@@ -47,26 +47,30 @@ _LOOKUP_THREADS = 16  # lookups block and may hang
 _KEEP_ALIVE_MARGIN_S = 1.0  # a connection is dropped this long before the server closes it
 _KEEP_ALIVE_TIMEOUT_PATTERN = re.compile(r"timeout\s*=\s*\"?(\d{1,9})", re.ASCII | re.IGNORECASE)
 _REPEATABLE_METHODS = ("GET", "HEAD", "OPTIONS")  # other methods may have had an effect
+_NEVER_REPEATED_METHODS = ("POST", "PATCH")  # aiohttp repeats only idempotent methods
 _AIOHTTP_AUTO_HEADERS = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")  # unless a request sets them
 
 
 class NoResponse(Exception):
-    """There was no response, or only half of one. ``kind`` is dns, connect, tls, reset or protocol."""
+    """The server sent no complete response. ``kind`` is dns, connect, tls, reset or protocol."""
 
-    def __init__(self, kind: str, message: str = "", *, silent: bool = False) -> None:
+    def __init__(self, kind: str, message: str = "", *, received_nothing: bool = False) -> None:
         super().__init__(message)
         self.kind = kind
-        self.silent = silent  # the server closed the connection without sending a byte
+        self.received_nothing = received_nothing  # the server closed the connection without sending a byte
 
 
 class HttpClient:
-    """All connections of a node. It belongs to the loop on which it was created."""
+    """Sends the HTTP requests of a node over reused connections.
+
+    It belongs to the event loop on which it was created.
+    """
 
     def __init__(
-        self, guard: AddressGuard, *, limit: int, max_idle: int, idle_timeout_s: float, max_age_s: float
+        self, guard: AddressGuard, *, max_exchanges: int, max_idle: int, idle_timeout_s: float, max_age_s: float
     ) -> None:
         self._loop = asyncio.get_running_loop()
-        self._exchange_slots = asyncio.Semaphore(limit)
+        self._exchange_slots = asyncio.Semaphore(max_exchanges)
         self._exchanges = 0
         self._closed = False
         self._threads = ThreadPoolExecutor(_LOOKUP_THREADS, thread_name_prefix="chronos-http")
@@ -74,7 +78,9 @@ class HttpClient:
         self._ssl_context: asyncio.Future[ssl.SSLContext] | None = None
         self._ssl_context_until_s = 0.0
         self._connections = KnownConnections(
-            max_idle=min(max_idle, limit) if idle_timeout_s else 0, idle_timeout_s=idle_timeout_s, max_age_s=max_age_s
+            max_idle=min(max_idle, max_exchanges) if idle_timeout_s else 0,
+            idle_timeout_s=idle_timeout_s,
+            max_age_s=max_age_s,
         )
         self._session = ClientSession(
             connector=GuardedConnector(guard, self._threads, idle_timeout_s, self._connections),
@@ -85,11 +91,13 @@ class HttpClient:
             max_line_size=MAX_HEADER_BYTES,
             max_field_size=MAX_HEADER_BYTES,
             max_headers=MAX_HEADERS,
-            middlewares=(_send_once,),
         )
 
     async def close(self) -> None:
-        """Close kept connections. Running exchanges finish first."""
+        """Close the client.
+
+        While exchanges run it returns at once, and the last exchange closes the connections.
+        """
         self._closed = True
         self._threads.shutdown(wait=False, cancel_futures=True)  # hanging lookups are abandoned
         if not self._exchanges:
@@ -99,7 +107,8 @@ class HttpClient:
         """Send a request and return the response with up to ``max_bytes`` of its body.
 
         A server may close a kept connection just as it is used again; a repeatable request is then sent once more.
-        Raises ``NoResponse``, ``AddressRefused`` and ``ValueError``.
+        Raises ``NoResponse`` without a complete response, ``AddressRefused`` for a forbidden address, ``ValueError``
+        for an invalid request.
         """
         self._exchanges += 1
         try:
@@ -108,7 +117,7 @@ class HttpClient:
                 try:
                     return await self._exchange(use, request, max_bytes)
                 except NoResponse as error:
-                    if not (error.silent and use.reused and request.method in _REPEATABLE_METHODS):
+                    if not (error.received_nothing and use.reused and request.method in _REPEATABLE_METHODS):
                         raise
                 return await self._exchange(ConnectionUse(fresh=True), request, max_bytes)
         finally:
@@ -127,13 +136,16 @@ class HttpClient:
                 data=request.body or None,
                 allow_redirects=False,
                 ssl=await self._get_ssl_context() if request.url.scheme == "https" else True,
+                middlewares=() if request.method in _NEVER_REPEATED_METHODS else (_send_once,),
             )
             try:
                 body, cut = await _read(response, max_bytes)
             finally:
                 response.close()  # closes the connection, unless the response was read to its end
-            if (promise := _KEEP_ALIVE_TIMEOUT_PATTERN.search(response.headers.get("Keep-Alive", ""))) is not None:
-                keep_alive_s = int(promise[1]) - _KEEP_ALIVE_MARGIN_S
+            if (
+                keep_alive_match := _KEEP_ALIVE_TIMEOUT_PATTERN.search(response.headers.get("Keep-Alive", ""))
+            ) is not None:
+                keep_alive_s = int(keep_alive_match[1]) - _KEEP_ALIVE_MARGIN_S
             return Response(response.status, response.raw_headers, body, cut)
         except InvalidURL:  # it is a ValueError and a ClientError
             raise
@@ -152,15 +164,16 @@ class HttpClient:
 
 
 async def _send_once(request: ClientRequest, send: ClientHandlerType) -> ClientResponse:
-    """Keep aiohttp from repeating a request: it would repeat PUT and DELETE, even after half a response."""
+    """Keep aiohttp from repeating a request: it would repeat PUT and DELETE, even after half a response.
+
+    It repeats after two errors, so this middleware turns them into one that aiohttp does not know.
+    """
     try:
         return await send(request)
-    except ServerDisconnectedError as error:
-        raise NoResponse("reset", silent=isinstance(error.message, str)) from error
-    except (ClientConnectorError, ClientSSLError):
+    except ClientConnectorError:
         raise
-    except ClientOSError as error:
-        raise NoResponse("reset", silent=True) from error
+    except (ServerDisconnectedError, ClientOSError) as error:
+        raise _to_no_response(error) from error
 
 
 async def _read(response: ClientResponse, max_bytes: int) -> tuple[bytes, bool]:
@@ -174,16 +187,16 @@ async def _read(response: ClientResponse, max_bytes: int) -> tuple[bytes, bool]:
     if closed is None:
         return await _read_up_to(response.content, max_bytes)
 
-    def fail(_: object) -> None:
+    def fail_reader(_: object) -> None:
         """Wake the reader: aiohttp reports a body that cannot be parsed only to the connection."""
         if not response.content.is_eof():
             response.content.set_exception(ClientPayloadError("the connection is closed"))
 
-    closed.add_done_callback(fail)
+    closed.add_done_callback(fail_reader)
     try:
         return await _read_up_to(response.content, max_bytes)
     finally:
-        closed.remove_done_callback(fail)
+        closed.remove_done_callback(fail_reader)
 
 
 async def _read_up_to(content: StreamReader, max_bytes: int) -> tuple[bytes, bool]:
@@ -202,11 +215,15 @@ def _to_no_response(error: Exception) -> NoResponse:
         case ClientSSLError():
             return NoResponse("tls", str(error.__cause__))
         case ServerTimeoutError():
-            return NoResponse("connect", f"none within {_CONNECT_TIMEOUT_S} s")
+            return NoResponse("connect", f"not established within {_CONNECT_TIMEOUT_S} s")
         case ClientResponseError():
             return NoResponse("protocol", " ".join(error.message.partition("\n\n")[0].split()))
         case ClientPayloadError():
             return NoResponse("reset")
+        case ServerDisconnectedError():  # the message is text, or the part of the response that was received
+            return NoResponse("reset", received_nothing=isinstance(error.message, str))
+        case ClientOSError() if not isinstance(error, ClientConnectorError):
+            return NoResponse("reset", received_nothing=True)
         case OSError(errno=int(number)):
             return NoResponse("connect", os.strerror(number))  # the original message contains the address
         case _:  # including uvloop's RuntimeError for an unreachable address

@@ -74,7 +74,7 @@ class KnownConnections:
         ] = {}  # (usable_until_s, expires_s), the longest idle first
 
     def take(self, transport: asyncio.Transport | None, use: ConnectionUse, *, spoiled: bool) -> bool:
-        """Whether an exchange may use a connection that aiohttp dialled or kept."""
+        """Return whether an exchange may use a connection that aiohttp dialled or kept."""
         assert transport is not None
         idle, busy = self._idle.pop(transport, None), self._busy.get(transport)
         now_s = self._now_s()

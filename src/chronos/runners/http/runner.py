@@ -133,7 +133,7 @@ class HttpRunner:
         """Create the client on first use, because it belongs to the running loop."""
         self._client = HttpClient(
             self._guard,
-            limit=self._max_connections,
+            max_exchanges=self._max_connections,
             max_idle=self._max_idle,
             idle_timeout_s=self._idle_timeout_s,
             max_age_s=self._max_age_s,

@@ -326,7 +326,9 @@ class Context:
             kind = type(value).__name__
             raise Invalid(f'step "{name}" returned a {kind}, which cannot be stored as JSON: {error}') from None
         if len(encoded) > MAX_STEP_BYTES:
-            raise Invalid(f'step "{name}" returned {len(encoded):,} bytes of JSON, allowed {MAX_STEP_BYTES:,}')
+            raise Invalid(
+                f'step "{name}" returned {len(encoded):,} bytes of JSON, but at most {MAX_STEP_BYTES:,} are allowed'
+            )
         value = msgspec.json.decode(encoded)
         self._remember(index, RecordedTask(kind=STEP, name=name, done=True, value=value))
         return value

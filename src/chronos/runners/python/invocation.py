@@ -1,4 +1,4 @@
-"""Calls a user's function and turns whatever it does, returns or raises into an outcome."""
+"""Calls a user's function, and turns its result or exception into an outcome."""
 
 import asyncio
 import contextlib
@@ -20,7 +20,7 @@ MAX_ERROR_CHARS = 2_000  # of an exception's text
 MAX_TRACEBACK_CHARS = 10_000  # of a logged traceback; its end is the most useful part
 BAD_PAYLOAD = "bad_payload"
 BAD_RESULT = "bad_result"
-STOPPED = Failed(error="it stopped on request", kinds=("stopped",))
+STOPPED = Failed(error="the function stopped on request", kinds=("stopped",))
 
 _PACKAGE = Path(__file__).parent.parent.parent
 _HIDDEN_FRAME_PATHS = (str(_PACKAGE / "engine"), str(_PACKAGE / "runners"))  # their frames are left out of tracebacks
@@ -32,49 +32,49 @@ def call_sync(function: Function, arguments: dict[str, Any], call: AttemptCall) 
     """Call a sync function here and now, in its own context."""
     route_prints_to(call.sink)
     try:
-        return to_success_outcome(function, function.call(**arguments), call)
+        return to_result_outcome(function, function.call(**arguments), call)
     except BaseException as error:  # noqa: BLE001 - a job that calls sys.exit() must not end the engine
-        return to_failure_outcome(error, call)
+        return to_exception_outcome(error, call)
 
 
 async def call_async(function: Function, arguments: dict[str, Any], call: AttemptCall) -> Outcome:
     """Call an async function and await it, in the task of its attempt."""
     route_prints_to(call.sink)
     try:
-        return to_success_outcome(function, await function.call(**arguments), call)
+        return to_result_outcome(function, await function.call(**arguments), call)
     except GeneratorExit:  # the event loop is gone
         raise
     except BaseException as error:  # noqa: BLE001 - as above
-        return to_failure_outcome(error, call)
+        return to_exception_outcome(error, call)
 
 
-def to_success_outcome(function: Function, result: Any, call: AttemptCall) -> Succeeded | Failed:
+def to_result_outcome(function: Function, result: Any, call: AttemptCall) -> Succeeded | Failed:
     """Return the outcome for a returned value."""
     if result is None:
         return _SUCCESS_WITHOUT_RESULT
     try:
         encoded = msgspec.json.encode(result)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        call.statements.clear()
+        call.statements.clear()  # its SQL must not commit with a failure
         if isinstance(result, Coroutine):
             result.close()
         kind = type(result).__qualname__
-        text = f'"{function.name}" returned a {kind}, which is not JSON: {error}'
+        text = f'"{function.name}" returned a {kind}, which is not JSON: {error}; return JSON values only'
         return Failed(error=text, kinds=(BAD_RESULT,), worth_retrying=False)
     if len(encoded) > MAX_RESULT_BYTES:
-        call.statements.clear()
+        call.statements.clear()  # as above
         text = (
-            f'"{function.name}" returned {len(encoded):,} bytes of JSON, allowed {MAX_RESULT_BYTES:,}; '
-            "store the data elsewhere and return where it is"
+            f'"{function.name}" returned {len(encoded):,} bytes of JSON, but at most {MAX_RESULT_BYTES:,} are allowed; '
+            "store the data elsewhere and return its location"
         )
         return Failed(error=text, kinds=(BAD_RESULT,), worth_retrying=False)
     # Decoded again, so that the function cannot change it and every reader sees the stored JSON.
     return Succeeded(result=result if type(result) in _IMMUTABLE_JSON_TYPES else msgspec.json.decode(encoded))
 
 
-def to_failure_outcome(error: BaseException, call: AttemptCall) -> Outcome:
+def to_exception_outcome(error: BaseException, call: AttemptCall) -> Outcome:
     """Return the outcome for a raised exception. Its traceback goes to the output."""
-    call.statements.clear()
+    call.statements.clear()  # as above
     if isinstance(error, Suspended):
         return error.waits
     if isinstance(error, asyncio.CancelledError) and call.stop.requested:

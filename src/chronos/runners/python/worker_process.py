@@ -34,7 +34,7 @@ from chronos.runners.contract import AttemptCall, StopReason
 from chronos.runners.python import stdout_capture
 from chronos.runners.python.context import Context
 from chronos.runners.python.function_registry import FunctionOrigin, inspect_function
-from chronos.runners.python.invocation import BAD_PAYLOAD, call_sync, to_failure_outcome
+from chronos.runners.python.invocation import BAD_PAYLOAD, call_sync, to_exception_outcome
 from chronos.runners.python.resource_limits import Limits
 from chronos.runners.python.worker_log import WorkerLog
 from chronos.runners.python.worker_protocol import (
@@ -98,7 +98,7 @@ class Worker:
             target = self._find(run.origin)
             function = inspect_function(run.name, target)
         except BaseException as error:  # noqa: BLE001 - importing runs user code
-            return to_failure_outcome(error, call)
+            return to_exception_outcome(error, call)
         try:
             arguments = function.arguments(run.payload)
         except Invalid as error:

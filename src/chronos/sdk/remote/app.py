@@ -14,7 +14,7 @@ from chronos.sdk.remote.job import RemoteGroup, RemoteHandle, RemoteJob
 from chronos.sdk.remote.responses import read_job_info
 from chronos.sdk.remote.run import RemoteRun
 from chronos.sdk.remote.session import RemoteSession
-from chronos.sdk.run import Run
+from chronos.sdk.run_handle import Run
 from chronos.sdk.runtime import Runtime
 
 

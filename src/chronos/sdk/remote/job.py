@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from chronos.sdk.remote.session import RemoteSession
-    from chronos.sdk.run import Run
+    from chronos.sdk.run_handle import Run
     from chronos.sdk.runtime import Runtime
 
 P = ParamSpec("P")

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from chronos.core.schedule.union import join_expressions
 from chronos.runners.python.context import MissedSpan
 from chronos.sdk.info import JobInfo, RunInfo, SpanInfo, TaskInfo
 
@@ -88,7 +89,9 @@ def _parse_instant(text: str) -> datetime:
 def _read_schedule(schedule: Any) -> str | None:
     """The text of a schedule. A schedule that names its dialect is an object."""
     if isinstance(schedule, Mapping):
-        return next((str(value) for key, value in schedule.items() if key != "dialect"), None)
+        schedule = next((value for key, value in schedule.items() if key != "dialect"), None)
+    if isinstance(schedule, list):
+        return join_expressions(map(str, schedule))
     return None if schedule in (None, MANUAL) else str(schedule)
 
 

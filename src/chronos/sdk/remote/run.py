@@ -8,7 +8,7 @@ from chronos.sdk.home_loop import on_home_loop
 from chronos.sdk.info import RunInfo
 from chronos.sdk.job_options import Duration
 from chronos.sdk.remote.responses import read_run_info
-from chronos.sdk.run import Run, read_execution_id, to_timeout_s
+from chronos.sdk.run_handle import Run, read_execution_id, to_timeout_s
 from chronos.service.run_requests import to_stored_payload
 from chronos.service.serializers import id_text
 

@@ -5,6 +5,7 @@ declares are deleted. Everything here happens on the app's home loop.
 """
 
 import asyncio
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +19,8 @@ from chronos.sdk.home_loop import HomeLoop
 from chronos.sdk.job_options import Shape, build_default_shape
 from chronos.sdk.remote.http_client import Address, ServerConnection
 from chronos.service.serializers.identifiers import find_name_fault
+
+log = logging.getLogger("chronos.sdk")
 
 _PAGE_SIZE = 1_000
 _SAVE_BATCH = 500
@@ -131,6 +134,9 @@ class RemoteSession:
     async def _send(self, connection: ServerConnection, jobs: Sequence[Shape]) -> None:
         query = {"namespace": self.namespace}
         reply = await connection.request("POST", "jobs", "bulk", query=query, body={"jobs": jobs}, repeat=True)
+        for item in reply.value["results"]:
+            for warning in item.get("warnings", ()) if item["result"] != "unchanged" else ():
+                log.warning('job "%s": %s', item["name"], warning["message"])
         failed = [item for item in reply.value["results"] if item["result"] == "failed"]
         if failed:
             messages = "\n".join(str(item["message"]) for item in failed)

@@ -7,7 +7,7 @@ from chronos.service.serializers.execution import write_execution, write_span
 from chronos.service.serializers.identifiers import id_text, read_id
 from chronos.service.serializers.job import (
     Draft,
-    has_run_at_once,
+    is_done_after_one_run,
     read_job,
     runs_once,
     write_job,
@@ -25,8 +25,8 @@ __all__ = [
     "JobReader",
     "Problem",
     "check_targets",
-    "has_run_at_once",
     "id_text",
+    "is_done_after_one_run",
     "read_id",
     "read_job",
     "read_schedule_only",

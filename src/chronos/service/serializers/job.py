@@ -70,6 +70,7 @@ _READ_ONLY_FIELDS = frozenset(
         "paused_at",
         "error",
         "diff",
+        "warnings",
     )
 )
 #: Fields that few jobs set.
@@ -85,8 +86,8 @@ class Draft(Struct, frozen=True, kw_only=True, eq=False, gc=False):
     namespace: str = DEFAULT_NAMESPACE
     parsed: tuple[ScheduleSpec, Schedule] | None = None
     state: JobState | None = None  # active or disabled; None: unchanged, or active for a new job
-    immediate: bool = False  # no schedule at all: runs once, when it is created
-    now: bool = False  # schedule "now": runs once, each time a save changes it
+    runs_on_creation: bool = False  # no schedule at all: runs once, when it is created
+    runs_on_every_change: bool = False  # schedule "now": runs once, each time a save changes it
     manual: bool = False  # schedule "manual": runs only when triggered
     schedule_pointer: str = "/schedule"  # of the schedule in the request
     target_pointers: dict[str, str] | None = None  # of the targets in the request; None: nothing is masked
@@ -97,7 +98,7 @@ class Draft(Struct, frozen=True, kw_only=True, eq=False, gc=False):
     __hash__ = None  # type: ignore[assignment]  # a spec has none
 
     def _identity(self) -> tuple[object, ...]:
-        return self.name, self.namespace, self.spec, self.state, self.immediate, self.now
+        return self.name, self.namespace, self.spec, self.state, self.runs_on_creation, self.runs_on_every_change
 
     @property
     def schedule(self) -> Schedule | None:
@@ -159,8 +160,10 @@ def read_job(data: Any, *, checks: Mapping[str, Check], namespace: str = DEFAULT
         if schedule_input.spec is None or schedule_input.schedule is None
         else (schedule_input.spec, schedule_input.schedule),
         state=None if enabled is None else JobState.ACTIVE if enabled else JobState.DISABLED,
-        immediate=schedule_input.spec is None and not schedule_input.manual and not after and enabled is not False,
-        now=schedule_input.now,
+        runs_on_creation=(
+            schedule_input.spec is None and not schedule_input.manual and not after and enabled is not False
+        ),
+        runs_on_every_change=schedule_input.now,
         manual=schedule_input.manual,
         schedule_pointer=schedule_input.pointer,
         target_pointers=_find_target_pointers(data, spec, checks) if MASK_BYTES in encoded else None,
@@ -183,7 +186,7 @@ def write_job(job: Job, *, last_execution: Mapping[str, Any] | None = None) -> d
         "created_at": created_at,
         "updated_at": created_at if job.updated_us == job.created_us else rfc3339(job.updated_us),
     }
-    if has_run_at_once(job):
+    if is_done_after_one_run(job):
         answer.pop("schedule")  # sent back, "manual" would reactivate the job and "now" would run it again
     if job.note:
         answer["note"] = job.note
@@ -192,7 +195,7 @@ def write_job(job: Job, *, last_execution: Mapping[str, Any] | None = None) -> d
     return answer
 
 
-def has_run_at_once(job: Job) -> bool:
+def is_done_after_one_run(job: Job) -> bool:
     """Return whether a job is done because it ran once when it was saved."""
     return job.state is JobState.DONE and not isinstance(job.spec, Unreadable) and runs_once(job.spec)
 

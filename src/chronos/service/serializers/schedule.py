@@ -14,8 +14,18 @@ from chronos.core.schedule.cron import CronRule
 from chronos.core.schedule.durations import format_duration, format_period, go_duration
 from chronos.core.schedule.interval import SHORTEST_JOB_INTERVAL_US, EveryRule
 from chronos.core.schedule.iso8601 import Period, PeriodRule, is_instant
-from chronos.core.schedule.parser import DIALECTS, DST_POLICIES, MAX_EXCLUSIONS, MAX_LENGTH, parse_schedule
+from chronos.core.schedule.parser import (
+    DIALECTS,
+    DST_POLICIES,
+    MAX_EXCLUSIONS,
+    MAX_LENGTH,
+    is_cron,
+    parse_bound,
+    parse_schedule,
+)
+from chronos.core.schedule.random_interval import RandomRule
 from chronos.core.schedule.schedule import Schedule
+from chronos.core.schedule.union import MAX_EXPRESSIONS, join_expressions, split_expressions
 from chronos.errors import InvalidSchedule
 from chronos.service.serializers.json_values import to_plain_json
 from chronos.service.serializers.object_reader import ObjectReader, read_duration_us
@@ -41,7 +51,8 @@ _ONE_TIME_TYPES, _RECURRING_TYPES, _IMMEDIATE_TYPES = (
     ("recurring", "cron", "interval"),
     ("immediate", "now"),
 )
-_ZONE_PREFIX = re.compile(r"CRON_TZ=\S+[ \t]+")
+_LISTED_KEYS = ("cron", "iso8601", "at", "words")  # these may have a list of texts
+_TO = re.compile(r"\s+to\s+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,13 +70,28 @@ class ScheduleInput:
 class _ScheduleParts:
     """The parts of a schedule while it is read."""
 
-    text: str
+    texts: list[str]
     pointer: str
+    is_list: bool = False
     dialect: str = "auto"
     dialect_at: str = ""
     kept_dialect: str = "auto"
     expected: str | None = None  # the key that it was given under
     kind: str | None = None  # the value of schedule_type
+
+    @property
+    def text(self) -> str:
+        """The text as it is stored; a union is one text."""
+        return join_expressions(self.texts)
+
+    @property
+    def expression(self) -> str | list[str]:
+        """The text, or the texts of a union."""
+        return self.texts[0] if len(self.texts) == 1 else self.texts
+
+    def at(self, index: int) -> str:
+        """Return the pointer of a text."""
+        return f"{self.pointer}/{index}" if self.is_list else self.pointer
 
 
 def read_schedule(reader: ObjectReader, key: str) -> ScheduleInput:
@@ -78,16 +104,14 @@ def read_schedule(reader: ObjectReader, key: str) -> ScheduleInput:
     if isinstance(value, dict):
         inner = ObjectReader(value, reader.at(name), reader.problems)
         parts = _read_object(inner)
-    elif value is not None and not isinstance(value, str):
-        reader.fault(name, "must be text or an object with one of " + ", ".join(_KEYS))
-    elif value in (NOW, MANUAL):
+    elif value is not None and not isinstance(value, str | list):
+        reader.fault(name, "must be text, a list of texts, or an object with one of " + ", ".join(_KEYS))
+    elif isinstance(value, str) and value.strip() in (NOW, MANUAL):
         _note_option_faults(reader, _read_options(outer, None))
-        return ScheduleInput(now=value == NOW, manual=value == MANUAL)
+        return ScheduleInput(now=value.strip() == NOW, manual=value.strip() == MANUAL)
     elif value is not None:
         expected = {"cron_expression": "cron", "execute_at": "at"}.get(name)
-        parts = _ScheduleParts(text=value, pointer=reader.at(name), expected=expected)
-        if expected == "cron":
-            parts.dialect = _cron_dialect(value)
+        parts = _read_texts(reader, name, value, expected)
     options = _read_options(outer, inner)
     if inner is not None:
         inner.finish()
@@ -119,11 +143,12 @@ def write_schedule(spec: ScheduleSpec | None, *, follows: bool) -> dict[str, Any
     """Write the fields of a job that define when it runs."""
     if spec is None:
         return {} if follows else {"schedule": MANUAL}
-    parts: dict[str, Any] = {"schedule": spec.text}
+    texts = [text for text, _ in split_expressions(spec.text)]
+    text = texts if len(texts) > 1 else spec.text
+    parts: dict[str, Any] = {"schedule": text}
     if spec.dialect != "auto":
-        parts["schedule"] = {"iso8601" if spec.dialect == "iso8601" else "cron": spec.text, "dialect": spec.dialect}
-        if spec.dialect == "words":
-            parts["schedule"] = {"words": spec.text, "dialect": spec.dialect}
+        key = spec.dialect if spec.dialect in ("iso8601", "words") else "cron"
+        parts["schedule"] = {key: text, "dialect": spec.dialect}
     if spec.timezone is not None:
         parts["timezone"] = spec.timezone
     if spec.dst != "robust":
@@ -149,17 +174,17 @@ def _read_object(reader: ObjectReader) -> _ScheduleParts | None:
     if value is None:
         reader.problems.append(Problem(reader.pointer, f"has no schedule; give one of {', '.join(_KEYS)}"))
         return None
-    if not isinstance(value, str):
-        reader.fault(name, "must be text")
+    if not isinstance(value, str | list) or (isinstance(value, list) and name not in _LISTED_KEYS):
+        reader.fault(name, "must be text, or a list of texts" if name in _LISTED_KEYS else "must be text")
         return None
-    parts = _ScheduleParts(text=value, pointer=reader.at(name), expected=name)
-    if name == "cron":
-        parts.dialect = _cron_dialect(value)
-    elif name in ("every", "in"):
-        text = _read_interval(reader, name, value)
+    parts = _read_texts(reader, name, value, name)
+    if parts is None:
+        return None
+    if name in ("every", "in"):
+        text = _read_interval(reader, name, parts.text)
         if text is None:
             return None
-        parts.text = text
+        parts.texts = [text]
     elif name in ("iso8601", "words"):
         parts.dialect = name
     if dialect is not None:
@@ -168,22 +193,45 @@ def _read_object(reader: ObjectReader) -> _ScheduleParts | None:
     return parts
 
 
+def _read_texts(reader: ObjectReader, name: str, value: str | list[Any], expected: str | None) -> _ScheduleParts | None:
+    """Read a text or a list of texts, without the blanks and line ends around each."""
+    texts: list[str] = []
+    for index, text in enumerate(value if isinstance(value, list) else [value]):
+        if not isinstance(text, str):
+            reader.fault((name, index), "must be text")
+        elif isinstance(value, list) and text.strip() in (NOW, MANUAL):
+            reader.fault((name, index), f'is "{text.strip()}", which cannot be in a list; give it alone')
+        elif isinstance(value, list) and len(split_expressions(text)) > 1:
+            reader.fault((name, index), 'contains "; also"; make each expression an item of the list')
+        else:
+            texts += [text.strip() for text, _ in split_expressions(text)]
+    if isinstance(value, list) and not 1 <= len(value) <= MAX_EXPRESSIONS:
+        reader.fault(name, f"has {len(value)} expressions, allowed 1 to {MAX_EXPRESSIONS}")
+        return None
+    if isinstance(value, list) and len(texts) < len(value):
+        return None
+    parts = _ScheduleParts(texts=texts, pointer=reader.at(name), is_list=isinstance(value, list), expected=expected)
+    if expected == "cron" and not all(is_cron(text) for text in texts):
+        parts.dialect = "standard"  # whose errors are about cron
+    return parts
+
+
 def _read_interval(reader: ObjectReader, name: str, value: str) -> str | None:
-    """Convert a duration to the schedule expression that means it."""
-    try:
-        us = read_duration_us(value)
-    except InvalidSchedule as error:
-        reader.fault(name, str(error))
-        return None
-    if us <= 0:
-        reader.fault(name, f"is {value}; use a duration above zero")
-        return None
-    return f"@every {go_duration(us)}" if name == "every" else f"in {format_period(Period(us=us))}"
-
-
-def _cron_dialect(text: str) -> str:
-    fields = _ZONE_PREFIX.sub("", text, count=1).split()
-    return "seconds" if len(fields) == 6 and not text.startswith("@") else "standard"
+    """Convert a duration, or the two of a random interval, to the schedule expression that means it."""
+    durations_us = []
+    for text in _TO.split(value) if name == "every" else [value]:
+        try:
+            us = read_duration_us(text)
+        except InvalidSchedule as error:
+            reader.fault(name, str(error))
+            return None
+        if us <= 0:
+            reader.fault(name, f"is {text}; use a duration above zero")
+            return None
+        durations_us.append(us)
+    if name == "in":
+        return f"in {format_period(Period(us=durations_us[0]))}"
+    return f"@every {' to '.join(go_duration(us) for us in durations_us)}"
 
 
 # --- options
@@ -222,7 +270,7 @@ def _to_schedule_input(reader: ObjectReader, parts: _ScheduleParts, options: dic
     try:
         if windowed:
             schedule = parse_schedule(
-                parts.text,
+                parts.expression,
                 timezone=timezone,
                 dialect=parts.dialect,
                 dst=dst,
@@ -237,9 +285,9 @@ def _to_schedule_input(reader: ObjectReader, parts: _ScheduleParts, options: dic
     except InvalidSchedule as error:
         _note_schedule_faults(reader, parts, options, key, error)
         return ScheduleInput()
-    fault = _find_fault(parts, schedule)
-    if fault is not None:
-        reader.problems.append(Problem(parts.pointer, fault))
+    faults = [_find_fault(parts, member) for member in schedule.members]
+    if any(faults):
+        reader.problems += [Problem(parts.at(index), fault) for index, fault in enumerate(faults) if fault]
         return ScheduleInput()
     if parts.kept_dialect == parts.dialect and not windowed:
         return ScheduleInput(spec=spec, schedule=schedule, pointer=parts.pointer)
@@ -248,8 +296,8 @@ def _to_schedule_input(reader: ObjectReader, parts: _ScheduleParts, options: dic
         spec=replace(
             spec,
             dialect=parts.kept_dialect,
-            start_us=schedule.start_us if "start" in options else None,
-            end_us=schedule.end_us if "end" in options else None,
+            start_us=parse_bound("start", options.get("start"), schedule.zone),
+            end_us=parse_bound("end", options.get("end"), schedule.zone),
         ),
     )
 
@@ -264,14 +312,14 @@ def _note_schedule_faults(
     if dialect not in DIALECTS:
         reader.problems.append(Problem(parts.dialect_at, f'is "{dialect}", allowed: {", ".join(DIALECTS)}'))
         dialect = "auto"
-    try:
-        schedule = parse_schedule(parts.text, timezone=zone, dialect=dialect, key=key)
-    except InvalidSchedule as fault_of_text:
-        reader.problems.append(Problem(parts.pointer, str(fault_of_text)))
-    else:
-        fault = _find_fault(parts, schedule)
+    for index, text in enumerate(parts.texts):
+        fault: str | None
+        try:
+            fault = _find_fault(parts, parse_schedule(text, timezone=zone, dialect=dialect, key=key))
+        except InvalidSchedule as fault_of_text:
+            fault = str(fault_of_text)
         if fault is not None:
-            reader.problems.append(Problem(parts.pointer, fault))
+            reader.problems.append(Problem(parts.at(index), fault))
     if len(reader.problems) == count_before:
         reader.problems.append(Problem(parts.pointer, str(error)))
 
@@ -309,16 +357,19 @@ def _find_fault(parts: _ScheduleParts, schedule: Schedule) -> str | None:
     period_us = None
     if isinstance(rule, EveryRule):
         period_us = rule.period_us
+    elif isinstance(rule, RandomRule):
+        period_us = rule.shortest_us
     elif isinstance(rule, PeriodRule):
         period_us = rule.period.mean_us()
     if period_us is not None and period_us < SHORTEST_JOB_INTERVAL_US:
         return f"runs every {format_duration(period_us, exact=True)}; the shortest interval of a job is 100ms"
-    if parts.expected == "cron" and not isinstance(rule, CronRule | EveryRule):  # "@every" is cron syntax too
-        return f'"{parts.text}" is not a cron expression; write schedule: "{parts.text}"'
-    if parts.expected == "at" and not is_instant(parts.text):
-        return f'is "{parts.text}", which is not a date and time; write it like 2027-01-01T09:00:00Z'
-    if parts.kind in _ONE_TIME_TYPES and isinstance(rule, CronRule | EveryRule):
-        return f'is "{parts.text}", which repeats, but schedule_type is {parts.kind}; give the time in execute_at'
+    text = schedule.text
+    if parts.expected == "cron" and not isinstance(rule, CronRule | EveryRule | RandomRule):  # "@every" is cron too
+        return f'"{text}" is not a cron expression; write schedule: "{text}"'
+    if parts.expected == "at" and not is_instant(text):
+        return f'is "{text}", which is not a date and time; write it like 2027-01-01T09:00:00Z'
+    if parts.kind in _ONE_TIME_TYPES and isinstance(rule, CronRule | EveryRule | RandomRule):
+        return f'is "{text}", which repeats, but schedule_type is {parts.kind}; give the time in execute_at'
     return None
 
 

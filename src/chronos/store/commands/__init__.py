@@ -55,7 +55,7 @@ from chronos.store.commands.maintenance import (
     Trim,
     WriteAudit,
 )
-from chronos.store.commands.nodes import Beat, BeatResult, HeldExecution, Reap, ReapRow, RegisterNode, StopNode
+from chronos.store.commands.nodes import Beat, BeatResult, NodeExecution, Reap, ReapRow, RegisterNode, StopNode
 from chronos.store.commands.tokens import MAX_TOKENS, CreateToken, RevokeToken
 
 #: Commands that answer per row and are never rejected as a whole.
@@ -89,8 +89,8 @@ __all__ = [
     "DropDeadLetters",
     "EndedAttempt",
     "FollowUp",
-    "HeldExecution",
     "JobRow",
+    "NodeExecution",
     "OutboxItem",
     "OutputRow",
     "Reap",

@@ -19,7 +19,7 @@ class AdmitRow(NamedTuple):
     id: bytes
     ready_us: int  # when it is due, including jitter; decides its rank
     claim: bool  # this node can run it and has a slot
-    careful: bool = False  # from ``DueGate``: keyed or ``replace``, so it is admitted under the gate's lock
+    needs_gate_lock: bool = False  # from ``DueGate``: the job is keyed or has overlap ``replace``
     key: bytes | None = None  # concurrency key, for keyed jobs
     key_limit: int = 0
 

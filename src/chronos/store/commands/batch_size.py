@@ -1,4 +1,4 @@
-"""Limits on the rows and the text of one transaction."""
+"""Limits on the rows and the characters of one batch, and functions that measure commands."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 def count_characters(command: Command[Any]) -> int:
-    """Return the approximate size of a command's text. Commands with little or bounded text count as 0."""
+    """Return the approximate number of characters of a command. Commands with little or bounded text count as 0."""
     match command:
         case Settle() | Advance() | Suspend() | Release():
             return sum(map(count_run_characters, command.rows))
@@ -47,22 +47,22 @@ def count_characters(command: Command[Any]) -> int:
 
 
 def count_run_characters(row: SettleRow | AdvanceRow | SuspendRow | ReleaseRow) -> int:
-    """Return the size of the detail and the attempts of one row."""
-    text = len(row.detail or "")
+    """Return the number of characters of the detail and the attempts of one row."""
+    characters = len(row.detail or "")
     for attempt in row.attempts:
-        text += len(attempt.error or "") + len(attempt.detail or "")
-    return text
+        characters += len(attempt.error or "") + len(attempt.detail or "")
+    return characters
 
 
 def count_output_characters(row: OutputRow) -> int:
     return len(row.text)
 
 
-def take_one_batch(items: Iterable[T], text: Callable[[T], int]) -> Iterator[T]:
-    """Yield the first items that fit into one command, at least one. ``text`` returns the size of an item."""
+def take_one_batch(items: Iterable[T], count_item: Callable[[T], int]) -> Iterator[T]:
+    """Yield the first items that fit into one command, at least one. ``count_item`` counts the characters of one."""
     total = 0
-    for place, item in enumerate(items):
-        total += text(item)
-        if place and (total > MAX_BATCH_CHARACTERS or place == MAX_BATCH_ROWS):
+    for index, item in enumerate(items):
+        total += count_item(item)
+        if index and (total > MAX_BATCH_CHARACTERS or index == MAX_BATCH_ROWS):
             return
         yield item

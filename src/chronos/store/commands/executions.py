@@ -21,20 +21,23 @@ class Claimed(NamedTuple):
     token: int
     admitted_us: int
     started_us: int  # start of its first attempt
-    worked_us: int
+    worked_us: int  # time of earlier attempts; counts against the execution timeout
     detail: str | None
     last_run_us: int | None = None  # the newest instant of its job whose execution has ended
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim(Command[list[Claimed]]):
-    """Take ready executions for a node: set them running, with the node as owner, the next token and a start time.
+    """Claim ready executions for a node.
 
-    - Atomic: an execution is taken by exactly one claim.
+    Each gets the status running, the node as owner, its next token and a start time.
+
+    - Atomic: an execution is claimed by exactly one command.
     - Ordered: best-ranked first, among executions that no other transaction has locked. Executions of ``lanes`` come
       first, then those of ``late_lanes``.
     - Bounded: ``limit`` executions. In ``late_lanes`` only executions that have been ready since the given time.
-    - Returned: the executions taken. Resent with the same ``request``, the executions taken the first time.
+    - Returned: the claimed executions. Resent with the same ``request``, the executions that were claimed the first
+      time.
     """
 
     lanes: tuple[int, ...]
@@ -88,8 +91,10 @@ class SettleRow(NamedTuple):
 class Settled(NamedTuple):
     """The answer of ``Settle`` and ``SettleWith``."""
 
-    settled: list[bytes]  # ids; a missing row was rejected because its token is no longer current
-    taken: list[Claimed]  # queued successors that now run on the sending node
+    settled: list[
+        bytes
+    ]  # ids of the settled rows; a row that is missing was rejected, because its token is no longer current
+    started_successors: list[Claimed]  # queued successors that now run on the sending node
     woken: int  # number of queued successors that became ready
     outbox_items: int = 0  # number of outbox items written
 
@@ -103,8 +108,8 @@ class Settle(Command[Settled]):
     - Returned: see ``Settled``. A row whose execution does not run under its token is rejected and changes nothing. A
       row that was settled before with the same token and status counts as settled.
     - Successors: up to ``take`` successors in ``take_lanes`` start on ``node``; the others become ready. A freed
-      concurrency key goes to the best-ranked waiter of any job. If another transaction has locked that waiter's gate,
-      a later ``Wake`` finds it.
+      concurrency key goes to the best-ranked queued execution of any job. If another transaction has locked the gate
+      of that execution, a later ``Wake`` makes it ready.
     - Bounded: each execution at most once per command.
     """
 
@@ -218,7 +223,9 @@ class Release(Command[list[bytes]]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wake(Command[int]):
-    """Make waiting executions ready whose ``wake_us`` has passed, and queued ones that a freed key left behind.
+    """Make executions ready.
+
+    These are waiting ones whose ``wake_us`` has passed, and queued ones behind a concurrency key that has room.
 
     - Ordered: waiting executions earliest first; queued ones, whose gate and concurrency key have room, best-ranked
       first.
@@ -249,8 +256,8 @@ class Signal(Command[bool]):
 class CancelExecution(Command[Status]):
     """Cancel one execution.
 
-    - Returned: ``CANCELED`` if the execution has ended as canceled: one that does not run ends now. ``RUNNING`` if it
-      runs: its node is asked to stop it.
+    - Returned: ``CANCELED`` if the execution has ended as canceled; an execution that does not run ends at once.
+      ``RUNNING`` if it runs; its node is asked to stop it.
     - Raised: ``NotFound`` if the execution does not exist; ``Conflict`` if it has ended with another status.
     """
 

@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
+from chronos.core.admission_policy import GateSpec
 from chronos.core.execution import Span
 from chronos.core.job import JobSpec, JobState
 from chronos.core.node import Actor
-from chronos.core.policy import GateSpec
 from chronos.store.commands.base import SYSTEM, Command
 
 NEW = 0  # as ``expect``: the job must not exist yet

@@ -38,13 +38,13 @@ class WriteAudit(Command[None]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakeOutbox(Command[list[OutboxItem]]):
-    """Take the oldest outbox items that no live node holds.
+    """Take the oldest outbox items that no live node has taken.
 
     - Selected: items without a target and items for one of ``targets``; None selects all. With ``include_held``, also
-      items that this node holds already.
+      items that this node has already taken.
     - Ordered: oldest first.
     - Bounded: ``limit`` items.
-    - Returned: the items, which this node now holds until ``AckOutbox``.
+    - Returned: the items. They belong to this node until ``AckOutbox``.
     """
 
     node: int
@@ -80,8 +80,8 @@ class Trim(Command[int]):
       2. one page of the sweep over everything else (``retention_sweep``), which pauses for an hour after each pass;
       3. history of deleted jobs, after ``keep_deleted_us``, until nothing is left;
       4. lines of the audit log, after ``AUDIT_KEPT_US``;
-      5. nodes that stopped ``NODES_KEPT_US`` ago and hold nothing. The latest node stays, so that its number is not
-         given to another.
+      5. nodes that stopped ``NODES_KEPT_US`` ago and own neither executions nor outbox items. The latest node stays,
+         so that its number is not given to another.
 
     - History: the rows that ended first are deleted first.
     - Idempotency keys: deleted after ``IDEMPOTENCY_KEPT_US``, at most about ``limit``; they are not counted.

@@ -23,8 +23,8 @@ class RegisterNode(Command[int]):
     process: Process | None = None
 
 
-class HeldExecution(NamedTuple):
-    """A running execution that belongs to a node according to the store."""
+class NodeExecution(NamedTuple):
+    """An execution that, according to the store, runs on a node."""
 
     id: bytes
     token: int
@@ -36,14 +36,14 @@ class BeatResult(NamedTuple):
     """The answer to a heartbeat."""
 
     alive: bool  # False: the node was declared dead; it must stop its work and register again
-    held: list[HeldExecution]
+    running: list[NodeExecution]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beat(Command[BeatResult]):
     """A heartbeat. Sets the node's beat to ``beat`` if that is newer, and its offer if ``offer`` is not None.
 
-    - Returned: whether the node is alive, and the executions it holds.
+    - Returned: whether the node is alive, and the executions that run on it.
     """
 
     node: int

@@ -1,7 +1,7 @@
 """Rejects values that no engine can store, before a command is sent, so that every engine answers alike.
 
 Only commands that people cause are checked, and of those only the fields that have a column of their own. Outcomes and
-output come from the engine, which has cleaned them. Specs and payloads are JSON, which escapes every character.
+output come from the node, which has cleaned them. Specs and payloads are JSON, which escapes every character.
 """
 
 from collections.abc import Callable, Iterable

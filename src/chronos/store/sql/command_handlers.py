@@ -1,4 +1,4 @@
-"""The table of commands and the steps that apply them, for both engines."""
+"""Table that maps each command to the handler that applies it, for both store engines."""
 
 from collections.abc import Callable
 from typing import Any

@@ -4,8 +4,6 @@ import msgspec
 
 from chronos.core.execution import Status, TaskStatus
 from chronos.core.execution_detail import read_detail
-from chronos.core.job import Unreadable
-from chronos.store.sql import row_mappers as record
 from chronos.store.sql.query import Dialect, Query, Steps
 
 _READY, _QUEUED, _RUNNING, _WAITING = (
@@ -17,8 +15,6 @@ _MAX_PAGES_OF_HISTORY = 10
 _ID_AFTER_ALL = b"\xff" * 16  # later than every id
 _SELECT_ENDED = "select id, detail from history where id < $1 order by id desc limit $2"
 _OPEN_TASK_STATUS_NAMES = {status.name.lower() for status in TaskStatus if not status.final}
-_SELECT_SPECS = """
-    select namespace, name, spec from job where (namespace, name) > ($1, $2) order by namespace, name limit $3"""
 
 CHECKS = {
     "gate {0} counts {1} active and {2} queued executions, but it has {3} and {4}": f"""
@@ -86,7 +82,7 @@ class InvariantChecks:
             problems += [
                 sentence.format(*(value.hex() if isinstance(value, bytes) else value for value in row)) for row in rows
             ]
-        return problems + (yield from _find_open_tasks()) + (yield from _find_unreadable_specs())
+        return problems + (yield from _find_open_tasks())
 
 
 def _find_open_tasks() -> Steps[list[str]]:
@@ -113,19 +109,3 @@ def _open_task_names(text: str) -> list[str]:
     in_group = [] if detail.group is None else [task.name for task in detail.group.tasks if not task.status.final]
     reported = [] if detail.report is None else detail.report.tasks
     return in_group + [task.name for task in reported if task.status in _OPEN_TASK_STATUS_NAMES]
-
-
-def _find_unreadable_specs() -> Steps[list[str]]:
-    """Find specs that this release cannot read, which SQL cannot check."""
-    problems: list[str] = []
-    last = ("", "")
-    while len(problems) < _MAX_VIOLATIONS_PER_CHECK:
-        rows = yield Query(_SELECT_SPECS, (*last, _ROWS_PER_PAGE))
-        for namespace, name, text in rows:
-            spec = record.to_job_spec(text)
-            if isinstance(spec, Unreadable):
-                problems.append(f'job "{name}" in the namespace "{namespace}": {spec.error}')
-        if len(rows) < _ROWS_PER_PAGE:
-            break
-        last = rows[-1][:2]
-    return problems[:_MAX_VIOLATIONS_PER_CHECK]

@@ -141,7 +141,7 @@ class Queries(ABC):
     @read
     def due(self, until_us: int, limit: int) -> Steps[list[DueGate]]:
         rows = yield Query(self._due, (until_us, limit), standalone=True)
-        return [DueGate(job, next_us, version, lane, bool(careful)) for job, next_us, version, lane, careful in rows]
+        return [DueGate(job, next_us, version, lane, bool(locks)) for job, next_us, version, lane, locks in rows]
 
     @read
     def next_due_us(self) -> Steps[int | None]:
@@ -154,7 +154,7 @@ class Queries(ABC):
         return value  # type: ignore[no-any-return]
 
     @read
-    def held_by(self, node: int) -> Steps[list[Execution]]:
+    def running_on(self, node: int) -> Steps[list[Execution]]:
         rows = yield Query(self._held, (node,), standalone=True)
         return [item for row in rows if isinstance(item := record.to_execution(row), Execution)]
 

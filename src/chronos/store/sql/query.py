@@ -55,7 +55,7 @@ class Dialect(Protocol):
         """Return a condition that repeats what a join with the ``Rows`` argument implies, for PostgreSQL's planner.
 
         PostgreSQL keeps plans, perhaps from when a table was empty. With this condition it finds rows by their keys
-        instead of reading the whole table (see ``postgres.connection``). SQLite does not need it.
+        instead of reading the whole table (see ``postgres.session_settings``). SQLite does not need it.
         """
 
     def among(self, column: str, query: str) -> str:

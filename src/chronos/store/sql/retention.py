@@ -1,7 +1,7 @@
 """Steps for Trim: deletes expired rows, the oldest first. The same on every engine.
 
 Jobs that run often are trimmed as they run, deleted jobs at intervals, and everything else by the background sweep
-(``retention_sweep``).
+(``retention_sweep``). On PostgreSQL, ``postgres.partitions`` also drops whole weeks of history.
 """
 
 from chronos.core.ids import id_floor
@@ -57,7 +57,7 @@ class TrimHandler:
             select number from node
             where coalesce(stopped_us, beat_us) < $1 and number < (select max(number) from node)
             order by number limit $2"""
-        self._holders = f"""
+        self._select_owners = f"""
             select distinct owner from active where {d.one_of("owner", 1, "n")}
             union select distinct owner from outbox where {d.one_of("owner", 1, "n")}"""
         self._drop_nodes = f"""
@@ -132,12 +132,14 @@ class TrimHandler:
         return len((yield Query(self._drop_audit, (id_floor(command.now_us - AUDIT_KEPT_US), limit))))
 
     def _trim_nodes(self, command: Trim, limit: int) -> Steps[int]:
-        """Delete nodes that stopped long ago, unless they still hold executions or outbox items."""
+        """Delete nodes that stopped long ago, unless they still own executions or outbox items."""
         before_us = command.now_us - NODES_KEPT_US
         stopped = yield Query(self._select_stopped_nodes, (before_us, limit))
         if not stopped:
             return 0
         numbers = [row[0] for row in stopped]
-        holders = {row[0] for row in (yield Query(self._holders, rows=Rows("n", [(number,) for number in numbers])))}
-        free = [(number,) for number in numbers if number not in holders]
+        owners = {
+            row[0] for row in (yield Query(self._select_owners, rows=Rows("n", [(number,) for number in numbers])))
+        }
+        free = [(number,) for number in numbers if number not in owners]
         return len((yield Query(self._drop_nodes, (before_us,), Rows("n", free))))

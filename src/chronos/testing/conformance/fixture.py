@@ -1,14 +1,14 @@
-"""StoreFixture: a store with a clock that cases move, and short ways to make jobs and executions."""
+"""StoreFixture: the store under test, a clock that cases set, and helpers that create jobs and executions."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from chronos.core.admission_policy import GateSpec
 from chronos.core.config import Overlap
 from chronos.core.execution import AttemptStatus, Cause, Execution, Status
 from chronos.core.ids import key_gate_id, requested_execution_id, scheduled_execution_id
 from chronos.core.job import Job, JobSpec, JobState, ScheduleSpec, Target, Task
-from chronos.core.policy import GateSpec
 from chronos.core.reasons import ReasonCode
 from chronos.store.commands import (
     Admit,
@@ -34,8 +34,8 @@ from chronos.store.commands import (
 )
 from chronos.store.contract import Store
 
-T0 = 1_800_000_000_000_000
-SECOND = 1_000_000
+T0_US = 1_800_000_000_000_000
+SECOND_US = 1_000_000
 Run = Admitted | Claimed
 
 
@@ -44,16 +44,16 @@ class StoreFixture:
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self.now = T0
+        self.now_us = T0_US
         self.node = 0
         self._requests = 0
 
-    def tick(self, us: int = SECOND) -> int:
+    def tick(self, us: int = SECOND_US) -> int:
         """Let time pass. Returns the new time."""
-        self.now += us
-        return self.now
+        self.now_us += us
+        return self.now_us
 
-    def request(self) -> bytes:
+    def new_request_id(self) -> bytes:
         """Return a new request id."""
         self._requests += 1
         return self._requests.to_bytes(16)
@@ -61,11 +61,11 @@ class StoreFixture:
     async def start_node(self, name: str = "node") -> int:
         """Register a node, which becomes the current one. Returns its number."""
         self.node = await self.store.apply(
-            RegisterNode(name=name, incarnation=self.request(), now_us=self.now, slots=8)
+            RegisterNode(name=name, incarnation=self.new_request_id(), now_us=self.now_us, slots=8)
         )
         return self.node
 
-    def row(self, name: str = "job", **options: Any) -> JobRow:
+    def build_job_row(self, name: str = "job", **options: Any) -> JobRow:
         """Build a job to save from fields of ``GateSpec``, ``JobSpec`` and ``JobRow``."""
         names = {f for f in GateSpec.__dataclass_fields__ if f in options}
         gate = {f: options.pop(f) for f in names}
@@ -80,14 +80,14 @@ class StoreFixture:
             after=options.pop("after", ()),
         )
         options.setdefault("namespace", "default")
-        options.setdefault("next_us", T0 + SECOND)
+        options.setdefault("next_us", T0_US + SECOND_US)
         return JobRow(name=name, spec=spec, gate=GateSpec(**gate), **options)
 
     async def save(self, name: str = "job", **options: Any) -> Saved:
         """Save one job."""
         if self.node == 0:
             await self.start_node()
-        [saved] = await self.store.apply(SaveJobs(rows=(self.row(name, **options),), now_us=self.now))
+        [saved] = await self.store.apply(SaveJobs(rows=(self.build_job_row(name, **options),), now_us=self.now_us))
         return saved
 
     async def job(self, name: str = "job", namespace: str = "default") -> Job:
@@ -97,18 +97,23 @@ class StoreFixture:
         return job
 
     async def admit_next(
-        self, *names: str, claim: bool = True, last: bool = False, careful: bool = False, request: bytes | None = None
+        self,
+        *names: str,
+        claim: bool = True,
+        last: bool = False,
+        needs_gate_lock: bool = False,
+        request: bytes | None = None,
     ) -> list[Admitted]:
         """Admit the next instant of each job. The instant after it is one second later."""
         rows = []
         for name in names:
             job = await self.job(name)
             assert job.next_us is not None, f"{name} has no next instant"
-            following = None if last else job.next_us + SECOND
-            rows.append(admit_row(job, job.next_us, following, claim=claim, careful=careful))
-            self.now = max(self.now, job.next_us)
+            following = None if last else job.next_us + SECOND_US
+            rows.append(admit_row(job, job.next_us, following, claim=claim, needs_gate_lock=needs_gate_lock))
+            self.now_us = max(self.now_us, job.next_us)
         return await self.store.apply(
-            Admit(rows=tuple(rows), node=self.node, now_us=self.now, request=request or self.request())
+            Admit(rows=tuple(rows), node=self.node, now_us=self.now_us, request=request or self.new_request_id())
         )
 
     async def admit_one(self, name: str = "job", *, claim: bool = True) -> Admitted:
@@ -123,7 +128,14 @@ class StoreFixture:
         own_lanes = tuple(await self.store.lanes()) if lanes is None else lanes
         now_us = self.tick(1)
         return await self.store.apply(
-            Claim(lanes=own_lanes, limit=limit, node=self.node, now_us=now_us, request=self.request(), late_lanes=late)
+            Claim(
+                lanes=own_lanes,
+                limit=limit,
+                node=self.node,
+                now_us=now_us,
+                request=self.new_request_id(),
+                late_lanes=late,
+            )
         )
 
     async def settle(self, *runs: Run, status: Status = Status.SUCCEEDED, **options: Any) -> Settled:
@@ -138,34 +150,39 @@ class StoreFixture:
         self, job: bytes, *, idempotency: str | None = None, key: str | None = None, **run: Any
     ) -> Triggered:
         """Trigger a job."""
-        request = idempotency.encode() if idempotency else self.request()
+        request = idempotency.encode() if idempotency else self.new_request_id()
         row = RunRow(
-            requested_execution_id(job, Cause.MANUAL, self.now, request),
+            requested_execution_id(job, Cause.MANUAL, self.now_us, request),
             run.pop("cause", Cause.MANUAL),
-            run.pop("scheduled_us", self.now),
-            self.now,
+            run.pop("scheduled_us", self.now_us),
+            self.now_us,
             run.pop("detail", None),
             key_gate_id("default", key) if key else None,
             run.pop("key_limit", 1),
         )
-        return await self.store.apply(Trigger(job=job, run=row, now_us=self.now, idempotency=idempotency, **run))
+        return await self.store.apply(Trigger(job=job, run=row, now_us=self.now_us, idempotency=idempotency, **run))
 
     async def backfill(
         self, job: bytes, *instants_us: int, idempotency: str | None = None, room: int | None = None
     ) -> Backfilled:
         """Backfill past instants of a job."""
-        request = idempotency.encode() if idempotency else self.request()
+        request = idempotency.encode() if idempotency else self.new_request_id()
         runs = tuple(
             RunRow(
-                requested_execution_id(job, Cause.BACKFILL, self.now, request, at_us), Cause.BACKFILL, at_us, self.now
+                requested_execution_id(job, Cause.BACKFILL, self.now_us, request, at_us),
+                Cause.BACKFILL,
+                at_us,
+                self.now_us,
             )
             for at_us in instants_us
         )
-        return await self.store.apply(Backfill(job=job, runs=runs, now_us=self.now, idempotency=idempotency, room=room))
+        return await self.store.apply(
+            Backfill(job=job, runs=runs, now_us=self.now_us, idempotency=idempotency, room=room)
+        )
 
     async def wake(self, limit: int = 100) -> int:
         """Wake the executions that are due to wake. Returns their number."""
-        return await self.store.apply(Wake(now_us=self.now, limit=limit))
+        return await self.store.apply(Wake(now_us=self.now_us, limit=limit))
 
     async def set_state(self, job: bytes, state: JobState, **options: Any) -> None:
         """Pause, resume, disable or enable a job."""
@@ -184,18 +201,18 @@ class StoreFixture:
 
 
 def admit_row(
-    job: Job, scheduled_us: int, next_us: int | None, *, claim: bool = True, careful: bool = False
+    job: Job, scheduled_us: int, next_us: int | None, *, claim: bool = True, needs_gate_lock: bool = False
 ) -> AdmitRow:
     """Build the admission of one instant of a job."""
     execution = scheduled_execution_id(job.id, scheduled_us)
-    return AdmitRow(job.id, job.version, scheduled_us, next_us, execution, scheduled_us, claim, careful)
+    return AdmitRow(job.id, job.version, scheduled_us, next_us, execution, scheduled_us, claim, needs_gate_lock)
 
 
 def ended_attempt(
     run: Run, number: int, status: AttemptStatus = AttemptStatus.FAILED, task: str = "task"
 ) -> EndedAttempt:
     """Build the record of an ended attempt."""
-    return EndedAttempt(run.id, task, number, status, T0, T0 + 5, 1, "boom")
+    return EndedAttempt(run.id, task, number, status, T0_US, T0_US + 5, 1, "boom")
 
 
 @contextmanager
@@ -207,4 +224,4 @@ def raises(kind: type[Exception], part: str = "") -> Iterator[None]:
         if part not in str(error):
             raise AssertionError(f"{error!r} does not contain {part!r}") from error
         return
-    raise AssertionError(f"nothing raised {kind.__name__}")
+    raise AssertionError(f"expected {kind.__name__}, but nothing was raised")

@@ -9,14 +9,16 @@ from chronos.core.job import JobState
 from chronos.core.reasons import ReasonCode
 from chronos.core.task_group import TaskGroup, TaskState
 from chronos.store.commands import CancelExecution, DeleteJob, Reap, ReapRow, Release, ReleaseRow, Suspend, SuspendRow
-from chronos.testing.conformance.fixture import SECOND, T0, Run, StoreFixture
+from chronos.testing.conformance.fixture import SECOND_US, T0_US, Run, StoreFixture
 
 _OPEN_TASK_GROUP = TaskGroup(
-    began_us=T0,
+    began_us=T0_US,
     tasks=(
-        TaskState(name="done", status=TaskStatus.SUCCEEDED, attempts=1, started_us=T0, finished_us=T0),
-        TaskState(name="again", status=TaskStatus.RETRYING, attempts=1, started_us=T0, wake_us=T0 + 9, error="boom"),
-        TaskState(name="asleep", status=TaskStatus.WAITING, started_us=T0, signal="go"),
+        TaskState(name="done", status=TaskStatus.SUCCEEDED, attempts=1, started_us=T0_US, finished_us=T0_US),
+        TaskState(
+            name="again", status=TaskStatus.RETRYING, attempts=1, started_us=T0_US, wake_us=T0_US + 9, error="boom"
+        ),
+        TaskState(name="asleep", status=TaskStatus.WAITING, started_us=T0_US, signal="go"),
         TaskState(name="later"),
     ),
 )
@@ -31,8 +33,8 @@ def _tasks(one: Execution) -> dict[str, dict[str, Any]]:
     return {task["name"]: task for task in one.detail["group"]["tasks"]}
 
 
-async def _assert_tasks_ended(w: StoreFixture, execution: bytes, code: ReasonCode) -> None:
-    one = await w.execution(execution)
+async def _assert_tasks_ended(fixture: StoreFixture, execution: bytes, code: ReasonCode) -> None:
+    one = await fixture.execution(execution)
     tasks = _tasks(one)
     assert {name: TaskStatus(task["status"]).name for name, task in tasks.items()} == _EXPECTED_STATUSES
     for name in ("again", "asleep", "later"):
@@ -43,53 +45,53 @@ async def _assert_tasks_ended(w: StoreFixture, execution: bytes, code: ReasonCod
     assert one.reason.code is code
 
 
-async def _suspend(w: StoreFixture, run: Run) -> None:
-    row = SuspendRow(run.id, run.token, w.now + SECOND, ("go",), 2, 0, _DETAIL)
-    assert await w.store.apply(Suspend(rows=(row,), now_us=w.now)) == [run.id]
+async def _suspend(fixture: StoreFixture, run: Run) -> None:
+    row = SuspendRow(run.id, run.token, fixture.now_us + SECOND_US, ("go",), 2, 0, _DETAIL)
+    assert await fixture.store.apply(Suspend(rows=(row,), now_us=fixture.now_us)) == [run.id]
 
 
-async def case_tasks_end_with_a_waiting_execution_that_is_canceled(w: StoreFixture) -> None:
-    await w.save()
-    run = await w.admit_one()
-    await _suspend(w, run)
-    assert await w.store.apply(CancelExecution(execution=run.id, now_us=w.tick())) is Status.CANCELED
-    await _assert_tasks_ended(w, run.id, ReasonCode.CANCELED)
+async def case_tasks_end_with_a_waiting_execution_that_is_canceled(fixture: StoreFixture) -> None:
+    await fixture.save()
+    run = await fixture.admit_one()
+    await _suspend(fixture, run)
+    assert await fixture.store.apply(CancelExecution(execution=run.id, now_us=fixture.tick())) is Status.CANCELED
+    await _assert_tasks_ended(fixture, run.id, ReasonCode.CANCELED)
 
 
-async def case_tasks_end_with_a_waiting_execution_that_is_replaced(w: StoreFixture) -> None:
-    job = (await w.save(overlap=Overlap.REPLACE)).id
-    [run] = await w.admit_next("job", careful=True)
-    await _suspend(w, run)
-    await w.trigger(job)
-    await _assert_tasks_ended(w, run.id, ReasonCode.REPLACED)
+async def case_tasks_end_with_a_waiting_execution_that_is_replaced(fixture: StoreFixture) -> None:
+    job = (await fixture.save(overlap=Overlap.REPLACE)).id
+    [run] = await fixture.admit_next("job", needs_gate_lock=True)
+    await _suspend(fixture, run)
+    await fixture.trigger(job)
+    await _assert_tasks_ended(fixture, run.id, ReasonCode.REPLACED)
 
 
-async def case_tasks_end_with_a_deleted_job(w: StoreFixture) -> None:
+async def case_tasks_end_with_a_deleted_job(fixture: StoreFixture) -> None:
     """One execution is waiting, the other one was released and is held."""
-    job = (await w.save(overlap=Overlap.ALLOW, limit=2)).id
-    runs = [await w.admit_one(), await w.admit_one()]
-    await _suspend(w, runs[0])
+    job = (await fixture.save(overlap=Overlap.ALLOW, limit=2)).id
+    runs = [await fixture.admit_one(), await fixture.admit_one()]
+    await _suspend(fixture, runs[0])
     row = ReleaseRow(runs[1].id, runs[1].token, 0, _DETAIL)
-    await w.store.apply(Release(rows=(row,), now_us=w.now))
-    await w.set_state(job, JobState.PAUSED)
-    await w.store.apply(DeleteJob(job=job, now_us=w.tick()))
+    await fixture.store.apply(Release(rows=(row,), now_us=fixture.now_us))
+    await fixture.set_state(job, JobState.PAUSED)
+    await fixture.store.apply(DeleteJob(job=job, now_us=fixture.tick()))
     for run in runs:
-        await _assert_tasks_ended(w, run.id, ReasonCode.JOB_DELETED)
+        await _assert_tasks_ended(fixture, run.id, ReasonCode.JOB_DELETED)
 
 
-async def case_tasks_end_with_a_canceled_execution_that_its_node_gives_up(w: StoreFixture) -> None:
+async def case_tasks_end_with_a_canceled_execution_that_its_node_gives_up(fixture: StoreFixture) -> None:
     """Its node suspends or releases it, or dies; it does not start again."""
-    await w.save(overlap=Overlap.ALLOW)
-    slept, released, kept, lost = [await w.admit_one() for _ in range(4)]
-    await w.store.apply(Release(rows=(ReleaseRow(kept.id, kept.token, 0, _DETAIL),), now_us=w.now))
-    [again] = await w.claim()
+    await fixture.save(overlap=Overlap.ALLOW)
+    slept, released, kept, lost = [await fixture.admit_one() for _ in range(4)]
+    await fixture.store.apply(Release(rows=(ReleaseRow(kept.id, kept.token, 0, _DETAIL),), now_us=fixture.now_us))
+    [again] = await fixture.claim()
     for run in (slept, released, again, lost):
-        assert await w.store.apply(CancelExecution(execution=run.id, now_us=w.now)) is Status.RUNNING
-    row = SuspendRow(slept.id, slept.token, w.now + SECOND, (), 2, 0, _DETAIL)
-    assert await w.store.apply(Suspend(rows=(row,), now_us=w.tick())) == []
+        assert await fixture.store.apply(CancelExecution(execution=run.id, now_us=fixture.now_us)) is Status.RUNNING
+    row = SuspendRow(slept.id, slept.token, fixture.now_us + SECOND_US, (), 2, 0, _DETAIL)
+    assert await fixture.store.apply(Suspend(rows=(row,), now_us=fixture.tick())) == []
     rows = (ReleaseRow(released.id, released.token, 0, _DETAIL), ReleaseRow(again.id, again.token))
-    assert await w.store.apply(Release(rows=rows, now_us=w.now)) == []
+    assert await fixture.store.apply(Release(rows=rows, now_us=fixture.now_us)) == []
     dead = ReapRow(lost.id, lost.job, lost.token, Status.READY, ReasonCode.WORKER_LOST, 2, (), _DETAIL)
-    await w.store.apply(Reap(node=w.node, beat=0, rows=(dead,), now_us=w.now))
+    await fixture.store.apply(Reap(node=fixture.node, beat=0, rows=(dead,), now_us=fixture.now_us))
     for run in (slept, released, again, lost):
-        await _assert_tasks_ended(w, run.id, ReasonCode.CANCELED)
+        await _assert_tasks_ended(fixture, run.id, ReasonCode.CANCELED)

@@ -70,7 +70,7 @@ def test_applying_printed_jobs_changes_nothing(served: Served, tmp_path: Path) -
     assert "hook.tasks.0.http.auth.token" in elsewhere.output
     rotated = printed.replace('"token": "***"', '"token": "tok-new"')
     assert "~ hook changed" in served.ctl("jobs", "apply", "-f", "-", input=rotated.replace("0 2", "0 3")).stdout
-    assert "tasks.0.http.auth.token: changed (hidden)" in served.ctl("jobs", "diff", "hook").stdout
+    assert "tasks.0.http.auth.token: changed (masked)" in served.ctl("jobs", "diff", "hook").stdout
 
 
 def test_prune_deletes_jobs_of_the_same_owner(served: Served) -> None:
@@ -210,3 +210,11 @@ def test_unsupported_fields_are_rejected_with_a_message(served: Served, field: s
     refused = served.ctl("jobs", "apply", "-f", "-", input=job, code=1)
     assert message in refused.stderr
     assert served.rest("/jobs")["items"] == []
+
+
+def test_applying_warns_about_schedules(served: Served) -> None:
+    text = "name: hello\nschedule: |\n  */90 * * * *\nend: 2001-01-01 09:00\ncommand: {argv: [echo]}\n"
+    applied = served.ctl("jobs", "apply", "-f", "-", input=text)
+    assert '    ! minute "*/90" has a step beyond its range' in applied.stderr
+    assert "    ! its end, 2001-01-01T09:00:00Z, is in the past" in applied.stderr
+    assert served.rest("/jobs/hello")["schedule"] == "*/90 * * * *"

@@ -152,7 +152,8 @@ def test_the_edges_of_the_calendar(after: str, zone: str) -> None:
 def test_explain_as_json() -> None:
     asked = ["explain", "30 2 * * *", "--timezone", "Europe/Paris", "--after", "2027-03-26T00:00:00Z"]
     explained = json_output(*asked, "--count", "3")
-    assert explained == {
+    assert explained["oddities"] == explained["warnings"]
+    assert {key: value for key, value in explained.items() if key != "oddities"} == {
         "expression": "30 2 * * *",
         "words": parse_schedule("30 2 * * *", timezone="Europe/Paris").describe(),
         "understood_as": None,
@@ -162,17 +163,19 @@ def test_explain_as_json() -> None:
             {"utc": "2027-03-27T01:30:00Z", "local": "2027-03-27T02:30:00+01:00"},
             {"utc": "2027-03-28T01:00:00Z", "local": "2027-03-28T03:00:00+02:00"},
         ],
-        "oddities": [
+        "warnings": [
             {
                 "kind": "moved",
                 "at": "2027-03-28T01:00:00Z",
                 "wall": "2027-03-28T02:30:00",
+                "count": 1,
                 "message": "02:30 Europe/Paris does not exist on 2027-03-28; it will run at 03:00 +02:00",
             },
             {
                 "kind": "once",
                 "at": "2027-10-31T00:30:00Z",
                 "wall": "2027-10-31T02:30:00",
+                "count": 1,
                 "message": "02:30 Europe/Paris happens twice on 2027-10-31; "
                 "it will run once, the first time, at 02:30 +02:00",
             },
@@ -206,7 +209,7 @@ def test_explain_describes_the_schedule_as_written() -> None:
 
 def test_explain_looks_twelve_months_ahead() -> None:
     def oddities(after: str) -> list[str]:
-        found = json_output("explain", "30 2 * * *", "--timezone", "Europe/Paris", "--after", after)["oddities"]
+        found = json_output("explain", "30 2 * * *", "--timezone", "Europe/Paris", "--after", after)["warnings"]
         return [oddity["wall"][:10] for oddity in found]
 
     assert oddities("2027-03-28T01:00:00Z") == ["2027-10-31", "2028-03-26"]
@@ -267,7 +270,7 @@ BAD = [
     (["0 9 * * *", "--exclude", "2027-02-30"], 1, "✗ "),
     (["0 9 * * *", "--exclude", "* * * * *"], 1, "its exclusions leave no run"),
     (["0 9 * * *", "--dst", "maybe"], 2, "✗ Invalid value for '--dst'"),
-    (["0 9 * * *", "--dialect", "quartz"], 2, "✗ Invalid value for '--dialect'"),
+    (["0 9 * * *", "--dialect", "cronexpr"], 2, "✗ Invalid value for '--dialect'"),
     (["0 9 * * *", "--count", "0"], 2, "✗ Invalid value for '--count'"),
     (["0 9 * * *", "--count", "-1"], 2, "✗ Invalid value for '--count'"),
     (["0 9 * * *", "--count", "10001"], 2, "✗ Invalid value for '--count'"),
@@ -303,3 +306,12 @@ def test_invalid_arguments_are_rejected(command: str, arguments: list[str], code
     assert result.stderr.startswith("✗ ")
     assert "Traceback" not in result.stderr
     assert all(char.isprintable() for char in result.stderr.replace("\n", ""))
+
+
+def test_explain_warns() -> None:
+    told = run("explain", "0 0 12 ? * 2-6", "--after", "2027-01-01", "--count", "1").stdout
+    assert '! weekday "2-6" means Tue to Sat here and Mon to Fri in Quartz' in told
+    union = run("explain", "*/90 * * * *; also @daily", "--end", "2020-01-01", "-o", "json").stdout
+    assert [one["kind"] for one in json.loads(union)["warnings"]] == ["step_beyond_field", "ended", "ended"]
+    quartz = run("explain", "0 0 12 ? * 2-6", "--dialect", "quartz", "-o", "json").stdout
+    assert (json.loads(quartz)["words"], json.loads(quartz)["warnings"]) == ("Weekdays at 12:00, UTC", [])

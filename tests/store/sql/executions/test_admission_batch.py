@@ -17,7 +17,7 @@ from chronos.store.commands import Admit, AdmitRow, Admitted, Recover, RunRow
 from chronos.store.sql.sqlite.store import SqliteStore
 from chronos.testing import StoreProbe
 from chronos.testing.conformance import StoreFixture
-from chronos.testing.conformance.fixture import SECOND, T0
+from chronos.testing.conformance.fixture import SECOND_US, T0_US
 
 TABLES = ("gate", "active", "history", "key_gate", "outbox", "tally")
 Commands = Sequence[Admit | Recover]
@@ -77,7 +77,7 @@ def test_a_batch_gives_the_same_rows_as_single_commands(
             await world.save("follower", after=(UpstreamJob(job="job-0"),))
         for number, (gap, requests) in enumerate(rounds):
             jobs = [await together.job(f"job-{place}") for place in range(4)]
-            now_us = T0 + (100 + number) * SECOND
+            now_us = T0_US + (100 + number) * SECOND_US
             pairs = [(jobs[request.place], request) for request in requests if jobs[request.place].next_us is not None]
             pairs.sort(key=lambda pair: pair[0].id)
             if not pairs:
@@ -108,11 +108,11 @@ def test_a_recovery_that_fails_does_not_affect_others() -> None:
             f"create temp trigger breaks before insert on main.active when new.job = x'{jobs[1].id.hex()}' "
             "begin select raise(abort, 'not this one'); end"
         )
-        gaps = [_gap(job, Request(0, False, None, 1, False, 1, False, False), T0 + 9 * SECOND) for job in jobs]
+        gaps = [_gap(job, Request(0, False, None, 1, False, 1, False, False), T0_US + 9 * SECOND_US) for job in jobs]
         first, broken, last = await asyncio.gather(*(store.apply(one) for one in gaps), return_exceptions=True)
         assert isinstance(broken, Exception)
         assert [one.job for answer in (first, last) for one in answer] == [jobs[0].id, jobs[2].id]  # type: ignore[union-attr]
-        assert (await world.job("broken")).next_us == T0 + SECOND
+        assert (await world.job("broken")).next_us == T0_US + SECOND_US
         await store.close()
 
     asyncio.run(check())
@@ -128,7 +128,7 @@ def test_many_jobs_take_as_many_statements_as_one(gap: bool) -> None:
         for _ in range(2):  # the second round replaces the first
             jobs = sorted([await world.job(f"job-{n:03}") for n in range(count)], key=lambda job: job.id)
             pairs = [(job, Request(0, False, 0, 1, False, 1, False, False)) for job in jobs]
-            now_us = world.tick(10 * SECOND)
+            now_us = world.tick(10 * SECOND_US)
             [[command], _] = _gaps(pairs, now_us) if gap else _instants(pairs, world.node, now_us)
             with StoreProbe(store).statements() as executed:
                 assert len(await _apply(world, [command])) == count
@@ -144,7 +144,7 @@ def _instants(pairs: Sequence[tuple[Job, Request]], node: int, now_us: int) -> B
         at_us = job.next_us or 0
         key = None if request.key is None else KEYS[request.key]
         id_ = scheduled_execution_id(job.id, at_us)
-        next_us = None if request.last else at_us + SECOND
+        next_us = None if request.last else at_us + SECOND_US
         version = job.version + request.stale
         rows.append(
             AdmitRow(
@@ -172,12 +172,12 @@ def _gaps(pairs: Sequence[tuple[Job, Request]], now_us: int) -> Both:
 def _gap(job: Job, request: Request, now_us: int) -> Recover:
     first_us = job.next_us or 0
     key = None if request.key is None else KEYS[request.key]
-    instants = [first_us + n * SECOND for n in range(request.runs)]
+    instants = [first_us + n * SECOND_US for n in range(request.runs)]
     return Recover(
         job=job.id,
         version=job.version + request.stale,
         expect_us=first_us,
-        next_us=None if request.last else first_us + (request.runs or 1) * SECOND,
+        next_us=None if request.last else first_us + (request.runs or 1) * SECOND_US,
         runs=tuple(
             RunRow(
                 scheduled_execution_id(job.id, at),

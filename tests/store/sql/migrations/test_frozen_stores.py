@@ -115,37 +115,41 @@ def test_the_work_of_the_dead_node_continues_with_higher_tokens(frozen: Frozen) 
         store = frozen.make()
         await store.open()
         try:
-            w = StoreFixture(store)
-            w.now = 2_000_000_000_000_000
+            fixture = StoreFixture(store)
+            fixture.now_us = 2_000_000_000_000_000
             names = {job.id: job.name for job in (await store.jobs_by_id(await ids(store))).values()}
             [dead] = [node for node in await store.nodes() if node.name == NODE]
-            held = await store.held_by(dead.number)
+            held = await store.running_on(dead.number)
             running = {"line", "skips", "side_by_side", "replaces", "second_try", "batch"}
             assert {names[run.job] for run in held} == running
             last = highest(frozen.was, names)
-            await w.start_node()
+            await fixture.start_node()
             rows = tuple(
                 ReapRow(
                     *(run.id, run.job, run.token, Status.READY, ReasonCode.WORKER_LOST, run.attempt + 1),
-                    (EndedAttempt(run.id, "main", run.attempt, AttemptStatus.LOST, w.now, w.now, dead.number),),
+                    (
+                        EndedAttempt(
+                            run.id, "main", run.attempt, AttemptStatus.LOST, fixture.now_us, fixture.now_us, dead.number
+                        ),
+                    ),
                 )
                 for run in held
             )
-            reaped = await store.apply(Reap(node=dead.number, beat=dead.beat, rows=rows, now_us=w.now))
+            reaped = await store.apply(Reap(node=dead.number, beat=dead.beat, rows=rows, now_us=fixture.now_us))
             assert reaped is not None
             asked_to_stop = {run.id for run in held if run.cancel}
             assert set(reaped) == {run.id for run in held} - asked_to_stop
             assert {names[run.job] for run in held if run.cancel} == {"replaces"}
-            assert await w.wake() > 0
+            assert await fixture.wake() > 0
             started: list[str] = []
-            while taken := await w.claim():
+            while taken := await fixture.claim():
                 for run in taken:
                     name = names[run.job]
                     started.append(name)
                     if name not in SHARED:
                         assert run.token > last.get(name, 0), name
                         last[name] = run.token
-                await w.settle(*taken, detail='{"result":1}')
+                await fixture.settle(*taken, detail='{"result":1}')
             expected = {"line": 3, "side_by_side": 2, "replaces": 1, "ready": 2, "backs_off": 1, "replaced": 1}
             assert expected.items() <= {name: started.count(name) for name in started}.items()
             assert "held" not in started

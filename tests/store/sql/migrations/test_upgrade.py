@@ -85,7 +85,7 @@ def test_the_first_schema_is_upgraded_with_its_data(
         store = make_old_store()
         await store.open()
         try:
-            w = StoreFixture(store)
+            fixture = StoreFixture(store)
             assert await store.verify() == []
             assert set(await store.followers("default", "up")) == {
                 (DOWN, UpstreamCondition.SUCCESS),
@@ -95,18 +95,18 @@ def test_the_first_schema_is_upgraded_with_its_data(
             for execution, job in zip(ENDED, (UP, GONE, LOST), strict=True):
                 page = await store.list_executions(ExecutionFilter(job=job), limit=9)
                 assert [item.id for item in page.items if item.id != RUN] == [execution]
-            await w.start_node()
+            await fixture.start_node()
             assert await store.apply(Signal(execution=RUN, name="go", payload="1", now_us=AT))
-            [claimed] = await w.claim()
-            assert (await w.settle(claimed)).outbox_items == 1
-            assert await w.status(RUN) is Status.SUCCEEDED
+            [claimed] = await fixture.claim()
+            assert (await fixture.settle(claimed)).outbox_items == 1
+            assert await fixture.status(RUN) is Status.SUCCEEDED
             assert await store.output(RUN) == []
-            await w.save("later", after=(UpstreamJob(job="down"),))
+            await fixture.save("later", after=(UpstreamJob(job="down"),))
             assert len(await store.followers("default", "down")) == 1
             assert await search(store, "own") == ["down"]
             assert set(await store.jobs_by_id([UP, DOWN])) == {UP, DOWN}
             await store.apply(DeleteJob(job=DOWN, now_us=AT))
-            await w.save("downtown")
+            await fixture.save("downtown")
             assert await search(store, "own") == ["downtown"]
             assert set(await store.jobs_by_id([UP, DOWN])) == {UP}
             assert await store.verify() == []
@@ -133,10 +133,12 @@ def test_lists_by_state_owner_and_tag_include_jobs_of_earlier_schemas(
         store = make_old_store()
         await store.open()
         try:
-            w = StoreFixture(store)
-            await w.save("active", tags={"team": "a"}, owner="me")
+            fixture = StoreFixture(store)
+            await fixture.save("active", tags={"team": "a"}, owner="me")
             for state, names in OFF.items():
-                rows = tuple(w.row(name, state=state, tags={"team": state.name}, owner="me") for name in names)
+                rows = tuple(
+                    fixture.build_job_row(name, state=state, tags={"team": state.name}, owner="me") for name in names
+                )
                 await store.apply(SaveJobs(rows=rows, now_us=AT))
         finally:
             await store.close()
@@ -145,15 +147,15 @@ def test_lists_by_state_owner_and_tag_include_jobs_of_earlier_schemas(
         store = make_old_store()
         await store.open()
         try:
-            w = StoreFixture(store)
+            fixture = StoreFixture(store)
             assert await store.verify() == []
             for state, names in OFF.items():
                 assert await listed(store, state=state) == names
                 assert await listed(store, state=state, tag=("team", state.name), owner="me") == names
             assert await listed(store, tag=("team", None)) == sorted(["active", *chain.from_iterable(OFF.values())])
             assert await listed(store, owner="me", state=JobState.ACTIVE) == ["active"]
-            await w.set_state((await w.job("paused-1")).id, JobState.DISABLED)
-            await store.apply(DeleteJob(job=(await w.job("disabled-2")).id, now_us=AT))
+            await fixture.set_state((await fixture.job("paused-1")).id, JobState.DISABLED)
+            await store.apply(DeleteJob(job=(await fixture.job("disabled-2")).id, now_us=AT))
             assert await listed(store, state=JobState.PAUSED) == ["paused-0", "paused-2"]
             assert await listed(store, state=JobState.DISABLED) == ["disabled-0", "disabled-1", "paused-1"]
             assert await store.verify() == []

@@ -102,7 +102,12 @@ class Node:
         rows = tuple(
             AdmitRow(
                 *(d.job, d.version, d.next_us, d.next_us + SECOND, scheduled_execution_id(d.job, d.next_us), d.next_us),
-                *(self._random.random() < 0.5, d.careful, self._random.choice(KEYS) if d.careful else None, 1),
+                *(
+                    self._random.random() < 0.5,
+                    d.needs_gate_lock,
+                    self._random.choice(KEYS) if d.needs_gate_lock else None,
+                    1,
+                ),
             )
             for d in due
             if self._random.random() < 0.7
@@ -126,7 +131,7 @@ class Node:
     async def _settle(self) -> None:
         rows = tuple(SettleRow(*run, Status.SUCCEEDED, ReasonCode.SUCCEEDED, None, T0) for run in self._take())
         settled = await self._store.apply(Settle(rows=rows, node=self._number, now_us=T0, take=2, take_lanes=(1, 2)))
-        self._keep([(run.id, run.job, run.token) for run in settled.taken])
+        self._keep([(run.id, run.job, run.token) for run in settled.started_successors])
 
     async def _sleep(self) -> None:
         rows = tuple(SuspendRow(run[0], run[2], T0, (), 2, 0) for run in self._take())
@@ -164,7 +169,7 @@ class Node:
     async def _save(self) -> None:
         overlap = self._random.choice(tuple(Overlap))
         limit = self._random.choice((0, 1, 2)) if overlap is Overlap.ALLOW else 1
-        row = StoreFixture(self._store).row(
+        row = StoreFixture(self._store).build_job_row(
             self._random.choice(NAMES),
             overlap=overlap,
             limit=limit,
@@ -196,7 +201,7 @@ class Node:
                 ),
                 (EndedAttempt(run.id, "task", run.token, AttemptStatus.LOST, T0, T0, self._number),),
             )
-            for run in await self._store.held_by(self._number)
+            for run in await self._store.running_on(self._number)
         )
         await self._store.apply(Reap(node=self._number, beat=0, rows=rows, now_us=T0))
         self._held = []
@@ -210,7 +215,10 @@ async def together(url: str, seeds: list[int]) -> None:
     nodes = [Node(store, seed, all_nodes) for store, seed in zip(stores, seeds, strict=True)]
     world = StoreFixture(stores[0])
     await stores[0].apply(
-        SaveJobs(rows=tuple(world.row(name, lane=lane) for name, lane in zip(NAMES, "xyxy", strict=True)), now_us=T0)
+        SaveJobs(
+            rows=tuple(world.build_job_row(name, lane=lane) for name, lane in zip(NAMES, "xyxy", strict=True)),
+            now_us=T0,
+        )
     )
     for _ in range(2):
         await asyncio.gather(*(node.work() for node in nodes))

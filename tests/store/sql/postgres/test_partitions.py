@@ -13,13 +13,13 @@ from chronos.store.commands import OutputRow, Recover, RunRow, WriteOutput
 from chronos.store.contract import ExecutionFilter
 from chronos.store.sql.postgres.partitions import WEEK_US, WEEKS_AHEAD, to_week_start_us
 from chronos.testing.conformance import StoreFixture
-from chronos.testing.conformance.fixture import SECOND, ended_attempt
+from chronos.testing.conformance.fixture import SECOND_US, ended_attempt
 from tests.support.databases import on_server, opened
 
 PARTITIONS = """
     select c.relname from pg_inherits as i join pg_class as c on c.oid = i.inhrelid
     where i.inhparent = 'chronos.history'::regclass order by 1"""
-MONDAY = int(datetime(2027, 3, 1, tzinfo=UTC).timestamp()) * SECOND
+MONDAY = int(datetime(2027, 3, 1, tzinfo=UTC).timestamp()) * SECOND_US
 
 
 async def weeks(url: str) -> list[str]:
@@ -33,13 +33,13 @@ async def count(url: str, table: str) -> int:
     return int(rows)
 
 
-async def run_at(w: StoreFixture, at_us: int, **options: int) -> bytes:
+async def run_at(fixture: StoreFixture, at_us: int, **options: int) -> bytes:
     """Run one execution of a job at an instant to its end, with a recorded attempt."""
-    w.now = at_us
-    await w.save("job", overlap=Overlap.ALLOW, next_us=at_us, description=str(at_us), **options)
-    run = await w.admit_one("job")
-    await w.store.apply(WriteOutput(rows=(OutputRow(run.id, "task", 1, 0, "said"),)))
-    await w.settle(run, attempts=(ended_attempt(run, 1, AttemptStatus.SUCCEEDED),))
+    fixture.now_us = at_us
+    await fixture.save("job", overlap=Overlap.ALLOW, next_us=at_us, description=str(at_us), **options)
+    run = await fixture.admit_one("job")
+    await fixture.store.apply(WriteOutput(rows=(OutputRow(run.id, "task", 1, 0, "said"),)))
+    await fixture.settle(run, attempts=(ended_attempt(run, 1, AttemptStatus.SUCCEEDED),))
     return run.id
 
 
@@ -68,18 +68,18 @@ def test_a_new_store_has_partitions_from_the_current_week_on(postgres_url: str) 
 def test_weeks_are_created_ahead_and_dropped_after_retention(postgres_url: str) -> None:
     async def check() -> None:
         async with opened(postgres_url) as store:
-            w = StoreFixture(store)
+            fixture = StoreFixture(store)
             keep = {"keep_age_us": 2 * WEEK_US}
             await store.maintain(MONDAY)
-            old = await run_at(w, MONDAY + SECOND, **keep)
+            old = await run_at(fixture, MONDAY + SECOND_US, **keep)
             assert await count(postgres_url, "history_20270301") == 1
             assert await count(postgres_url, "attempt_20270301") == 1
             assert await count(postgres_url, "output_20270301") == 1
             later = MONDAY + 3 * WEEK_US
-            await store.maintain(later - SECOND)
+            await store.maintain(later - SECOND_US)
             assert "20270301" in await weeks(postgres_url), "its last instant is not two weeks old"
             assert "20270329" in await weeks(postgres_url)
-            young = await run_at(w, later + SECOND, **keep)
+            young = await run_at(fixture, later + SECOND_US, **keep)
             await store.maintain(later)
             assert "20270301" not in await weeks(postgres_url)
             assert await store.execution(old) is None
@@ -98,7 +98,7 @@ def test_the_longest_retention_of_any_node_counts(postgres_url: str) -> None:
     async def check() -> None:
         async with opened(postgres_url) as one, opened(postgres_url) as other:
             await one.maintain(MONDAY)
-            run = await run_at(StoreFixture(one), MONDAY + SECOND, keep_age_us=WEEK_US)
+            run = await run_at(StoreFixture(one), MONDAY + SECOND_US, keep_age_us=WEEK_US)
             await StoreFixture(other).save("careful", keep_age_us=50 * WEEK_US)
             await StoreFixture(one).save("careless", keep_age_us=WEEK_US)
             await one.maintain(MONDAY + 40 * WEEK_US)
@@ -112,13 +112,13 @@ def test_the_longest_retention_of_any_node_counts(postgres_url: str) -> None:
 def test_the_week_of_an_open_execution_is_kept(postgres_url: str) -> None:
     async def check() -> None:
         async with opened(postgres_url) as store:
-            w = StoreFixture(store)
+            fixture = StoreFixture(store)
             await store.maintain(MONDAY)
-            await w.save("job", next_us=MONDAY + SECOND, keep_age_us=WEEK_US)
-            run = await w.admit_one("job")
+            await fixture.save("job", next_us=MONDAY + SECOND_US, keep_age_us=WEEK_US)
+            run = await fixture.admit_one("job")
             await store.maintain(MONDAY + 10 * WEEK_US)
             assert "20270301" in await weeks(postgres_url)
-            await w.settle(run)
+            await fixture.settle(run)
             await store.maintain(MONDAY + 10 * WEEK_US)
             assert "20270301" not in await weeks(postgres_url)
 
@@ -128,7 +128,7 @@ def test_the_week_of_an_open_execution_is_kept(postgres_url: str) -> None:
 def test_default_rows_move_to_their_week_when_it_is_created(postgres_url: str) -> None:
     async def check() -> None:
         async with opened(postgres_url) as store:
-            run = await run_at(StoreFixture(store), MONDAY + SECOND)
+            run = await run_at(StoreFixture(store), MONDAY + SECOND_US)
             assert await count(postgres_url, "history_default") == 1
             await store.maintain(MONDAY)
             assert await count(postgres_url, "history_default") == 0
@@ -166,16 +166,16 @@ def test_too_many_default_rows_stay_until_they_expire(postgres_url: str) -> None
 def test_a_table_in_use_is_left_for_later(postgres_url: str) -> None:
     async def check() -> None:
         async with opened(postgres_url) as store:
-            w = StoreFixture(store)
+            fixture = StoreFixture(store)
             await store.maintain(MONDAY)
-            await run_at(w, MONDAY + SECOND, keep_age_us=WEEK_US)
+            await run_at(fixture, MONDAY + SECOND_US, keep_age_us=WEEK_US)
             reader = await asyncpg.connect(postgres_url)
             try:
                 async with reader.transaction():
                     await reader.fetch("select count(*) from chronos.history")
                     await asyncio.wait_for(store.maintain(MONDAY + 5 * WEEK_US), 60)
                     assert "20270301" in await weeks(postgres_url)
-                    await run_at(w, MONDAY + 2 * SECOND, keep_age_us=WEEK_US)
+                    await run_at(fixture, MONDAY + 2 * SECOND_US, keep_age_us=WEEK_US)
             finally:
                 await reader.close()
             await store.maintain(MONDAY + 5 * WEEK_US)
@@ -206,10 +206,10 @@ def test_half_dropped_partitions_are_dropped_and_detached_ones_are_kept(postgres
     asyncio.run(check())
 
 
-async def recovered(w: StoreFixture, at_us: int, now_us: int, **options: int) -> bytes:
+async def recovered(fixture: StoreFixture, at_us: int, now_us: int, **options: int) -> bytes:
     """Run an execution long after its instant, with a recorded attempt."""
-    w.now = now_us
-    saved = await w.save("late", overlap=Overlap.ALLOW, next_us=at_us, description=str(at_us), **options)
+    fixture.now_us = now_us
+    saved = await fixture.save("late", overlap=Overlap.ALLOW, next_us=at_us, description=str(at_us), **options)
     run = RunRow(scheduled_execution_id(saved.id, at_us), Cause.RECOVERY, at_us, at_us)
     gap = Recover(
         job=saved.id,
@@ -220,10 +220,10 @@ async def recovered(w: StoreFixture, at_us: int, now_us: int, **options: int) ->
         spans=(),
         now_us=now_us,
     )
-    await w.store.apply(gap)
-    [claimed] = await w.claim()
-    await w.store.apply(WriteOutput(rows=(OutputRow(run.id, "task", 1, 0, "said"),)))
-    await w.settle(claimed, attempts=(ended_attempt(claimed, 1, AttemptStatus.SUCCEEDED),))
+    await fixture.store.apply(gap)
+    [claimed] = await fixture.claim()
+    await fixture.store.apply(WriteOutput(rows=(OutputRow(run.id, "task", 1, 0, "said"),)))
+    await fixture.settle(claimed, attempts=(ended_attempt(claimed, 1, AttemptStatus.SUCCEEDED),))
     return run.id
 
 
@@ -233,11 +233,11 @@ def test_executions_that_ended_recently_are_kept_however_old_their_instant(postg
 
     async def check() -> None:
         async with opened(postgres_url) as store:
-            w = StoreFixture(store)
+            fixture = StoreFixture(store)
             if week:
                 await store.maintain(MONDAY)
             now_us = MONDAY + 20 * WEEK_US
-            late = await recovered(w, MONDAY + SECOND, now_us, keep_age_us=2 * WEEK_US)
+            late = await recovered(fixture, MONDAY + SECOND_US, now_us, keep_age_us=2 * WEEK_US)
             for _ in range(2):
                 await store.maintain(now_us + WEEK_US)
                 view = await store.execution(late)

@@ -26,9 +26,11 @@ from chronos.store.sql.jobs.save import SaveJobsHandler
 from chronos.store.sql.jobs.state import JobStateHandler
 from chronos.store.sql.nodes import NodeHandler
 from chronos.store.sql.outbox import OutboxHandler
-from chronos.store.sql.postgres.connection import READER_SETTINGS, WRITER_SETTINGS, Connection, connect
+from chronos.store.sql.postgres.connection import Connection, connect
+from chronos.store.sql.postgres.database_url import DatabaseUrl
 from chronos.store.sql.postgres.dialect import PostgresDialect
 from chronos.store.sql.postgres.hot_path import PostgresHotPath
+from chronos.store.sql.postgres.session_settings import SessionKind
 from chronos.store.sql.queries import Queries
 from chronos.store.sql.query import Steps
 from chronos.store.sql.retention import TrimHandler
@@ -52,7 +54,7 @@ SHORT = {"gate_long", "key_gate_blocked"}  # indexes with few rows
 
 @pytest.mark.parametrize("filled", [True, False])
 def test_no_write_reads_a_whole_table(postgres_url: str, filled: bool) -> None:
-    """Plans are made while tables are empty, and kept when they are full: see ``postgres.connection``."""
+    """Plans are made while tables are empty, and kept when they are full: see ``postgres.session_settings``."""
 
     async def check() -> None:
         async with opened(postgres_url):
@@ -60,7 +62,7 @@ def test_no_write_reads_a_whole_table(postgres_url: str, filled: bool) -> None:
         if filled:
             await fill(postgres_url)
         await on_server(postgres_url, "analyze")
-        connection = await connect(postgres_url, WRITER_SETTINGS)
+        connection = await connect(DatabaseUrl.parse(postgres_url), SessionKind.WRITER)
         try:
             new = connection.get_server_version().major >= 17
             if not new and not filled:
@@ -119,7 +121,7 @@ def test_a_page_is_read_in_index_order(postgres_url: str, filled: bool) -> None:
             pass
         if filled:
             await fill(postgres_url)
-        connection = await connect(postgres_url, READER_SETTINGS)
+        connection = await connect(DatabaseUrl.parse(postgres_url), SessionKind.READER)
         try:
             plans = [(await plan(connection, query.sql), index) for query, index in expected]
             probe = await plan(connection, look)

@@ -36,8 +36,8 @@ def settle(*jobs: bytes, take: int = 0) -> Settle:
     return Settle(rows=rows, node=1, now_us=0, take=take)
 
 
-def admit(*jobs: bytes, careful: bool = False) -> Admit:
-    rows = tuple(AdmitRow(job, 1, 0, 1, job, 0, claim=True, careful=careful) for job in jobs)
+def admit(*jobs: bytes, needs_gate_lock: bool = False) -> Admit:
+    rows = tuple(AdmitRow(job, 1, 0, 1, job, 0, claim=True, needs_gate_lock=needs_gate_lock) for job in jobs)
     return Admit(rows=rows, node=1, now_us=0, request=bytes(16))
 
 
@@ -92,7 +92,7 @@ def test_a_split_settlement_takes_no_more_successors_than_allowed(take: int) -> 
 def test_commands_list_the_gates_they_wait_for() -> None:
     assert list_awaited_gates(settle(*JOBS)) == JOBS
     assert list_awaited_gates(admit(*JOBS)) == []
-    assert list_awaited_gates(admit(*JOBS, careful=True)) == JOBS
+    assert list_awaited_gates(admit(*JOBS, needs_gate_lock=True)) == JOBS
     gaps = [Recover(job=job, version=1, expect_us=0, next_us=None, runs=(), spans=(), now_us=0) for job in JOBS]
     assert list_awaited_gates(replace(gaps[0], merged=tuple(gaps[1:]))) == JOBS
     assert list_awaited_gates(Beat(node=1, beat=1, now_us=0)) == []

@@ -10,8 +10,8 @@ from chronos.store.commands import SaveJobs
 from chronos.store.contract import Hint, JobFilter
 from chronos.store.sql import migrations
 from chronos.store.sql.command_handlers import CommandHandlers
+from chronos.store.sql.postgres.database_url import ConnectionPlace
 from chronos.store.sql.postgres.dialect import PostgresDialect
-from chronos.store.sql.postgres.errors import ConnectionPlace
 from chronos.store.sql.postgres.hot_path import PostgresHotPath
 from chronos.store.sql.postgres.startup import check_server_facts
 from chronos.store.sql.postgres.store import PostgresStore
@@ -206,11 +206,11 @@ def test_a_hint_goes_to_the_other_store(postgres_url: str) -> None:
                 hinted.set()
 
             other.on_hint(hear)
-            w = StoreFixture(one)
-            await w.start_node()
+            fixture = StoreFixture(one)
+            await fixture.start_node()
             await asyncio.sleep(0.2)
             assert not hinted.is_set(), "a node that registers leaves nothing to do"
-            await w.save("job")
+            await fixture.save("job")
             await asyncio.wait_for(hinted.wait(), 60)
             assert hints == [Hint.JOBS]
             # The listening connection is cut. Hints arrive again after it reconnects.
@@ -222,7 +222,7 @@ def test_a_hint_goes_to_the_other_store(postgres_url: str) -> None:
             )
             await asyncio.wait_for(hinted.wait(), 60)
             hinted.clear()
-            await w.save("job", description="changed")
+            await fixture.save("job", description="changed")
             await asyncio.wait_for(hinted.wait(), 60)
 
     asyncio.run(check())
@@ -232,9 +232,9 @@ def test_a_hint_goes_to_the_other_store(postgres_url: str) -> None:
 def test_search_works_with_and_without_an_index(postgres_url: str, trigrams: bool) -> None:
     async def check() -> None:
         async with opened(postgres_url, trigrams=trigrams) as store:
-            w = StoreFixture(store)
-            rows = tuple(w.row(f"job-{i:04}-{'odd' if i % 2 else 'Even'}") for i in range(400))
-            await store.apply(SaveJobs(rows=rows, now_us=w.now))
+            fixture = StoreFixture(store)
+            rows = tuple(fixture.build_job_row(f"job-{i:04}-{'odd' if i % 2 else 'Even'}") for i in range(400))
+            await store.apply(SaveJobs(rows=rows, now_us=fixture.now_us))
             for text, count in (("-017", 10), ("even", 200), ("_", 0), ("%", 0), ("\\", 0), ("9-o", 40)):
                 page = await store.list_jobs(JobFilter(contains=text), limit=500)
                 assert len(page.items) == count, text
@@ -250,11 +250,11 @@ def test_search_works_with_and_without_an_index(postgres_url: str, trigrams: boo
 def test_a_failed_command_does_not_affect_its_batch(postgres_url: str) -> None:
     async def check() -> None:
         async with opened(postgres_url, work_connections=1) as store:
-            w = StoreFixture(store)
-            full = (await w.save("full", overlap=Overlap.QUEUE, queue_max=1)).id
-            free = (await w.save("free", overlap=Overlap.ALLOW)).id
+            fixture = StoreFixture(store)
+            full = (await fixture.save("full", overlap=Overlap.QUEUE, queue_max=1)).id
+            free = (await fixture.save("free", overlap=Overlap.ALLOW)).id
             jobs = [full, bytes(16), free] * 20
-            answers = await asyncio.gather(*(w.trigger(job) for job in jobs), return_exceptions=True)
+            answers = await asyncio.gather(*(fixture.trigger(job) for job in jobs), return_exceptions=True)
             kinds = [type(answer) for answer in answers]
             assert kinds[1::3] == [NotFound] * 20
             assert kinds[0::3].count(QueueFull) == 18
@@ -267,11 +267,15 @@ def test_a_failed_command_does_not_affect_its_batch(postgres_url: str) -> None:
 def test_a_value_that_the_database_rejects_is_an_error_of_its_command(postgres_url: str) -> None:
     async def check() -> None:
         async with opened(postgres_url) as store:
-            w = StoreFixture(store)
-            await w.start_node()
-            rows = [w.row("good"), w.row("bad", description="x", owner="nul \0 byte"), w.row("better")]
+            fixture = StoreFixture(store)
+            await fixture.start_node()
+            rows = [
+                fixture.build_job_row("good"),
+                fixture.build_job_row("bad", description="x", owner="nul \0 byte"),
+                fixture.build_job_row("better"),
+            ]
             answers = await asyncio.gather(
-                *(store.apply(SaveJobs(rows=(row,), now_us=w.now)) for row in rows), return_exceptions=True
+                *(store.apply(SaveJobs(rows=(row,), now_us=fixture.now_us)) for row in rows), return_exceptions=True
             )
             assert [type(answer) for answer in answers] == [list, Invalid, list]
 
@@ -282,12 +286,12 @@ def test_stores_that_change_the_same_rows_do_not_deadlock(postgres_url: str) -> 
     async def check() -> None:
         async with opened(postgres_url) as one, opened(postgres_url) as other:
             worlds = [StoreFixture(one), StoreFixture(other)]
-            worlds[1].now += 1
+            worlds[1].now_us += 1
             for i in range(4):
                 saved = await asyncio.gather(
                     *(
-                        w.save(f"job-{k}", overlap=Overlap.ALLOW, lane=f"lane-{i}", description=str(i))
-                        for w in worlds
+                        fixture.save(f"job-{k}", overlap=Overlap.ALLOW, lane=f"lane-{i}", description=str(i))
+                        for fixture in worlds
                         for k in range(5)
                     )
                 )
@@ -310,8 +314,8 @@ def test_the_server_parses_every_statement(postgres_url: str) -> None:
             assert len(collect_statements(store)) > 0
             assert await store.check_statements() == []
             await on_server(postgres_url, "alter table chronos.history rename column finished_us to ended_us")
-            refused = await store.check_statements()
-            assert any("refuses RetentionDeletes._drop: column h.finished_us does not exist" in one for one in refused)
+            rejected = await store.check_statements()
+            assert any("rejects RetentionDeletes._drop: column h.finished_us does not exist" in one for one in rejected)
 
     asyncio.run(check())
     assert len(collect_statements(CommandHandlers(PostgresDialect(), PostgresHotPath(PostgresDialect())))) > 100

@@ -15,7 +15,7 @@ from chronos.store.commands import NEW, Admit, Claim, DeleteJob, SaveJobs
 from chronos.store.contract import JobFilter
 from chronos.store.sql.postgres.store import PostgresStore
 from chronos.testing.conformance import StoreFixture
-from chronos.testing.conformance.fixture import SECOND, T0, admit_row
+from chronos.testing.conformance.fixture import SECOND_US, T0_US, admit_row
 from tests.support.databases import Server, on_server, opened
 from tests.support.tcp_proxy import Proxy, proxied
 
@@ -26,10 +26,10 @@ Change = Callable[[StoreFixture], Awaitable[Any]]
 async def behind_proxy(url: str, **options: Any) -> AsyncIterator[tuple[Proxy, StoreFixture, PostgresStore]]:
     """Open a store behind a proxy, with one node and one job that queues."""
     async with proxied(url) as proxy, opened(proxy.url, work_connections=1, **options) as store:
-        w = StoreFixture(store)
-        await w.start_node()
-        await w.save("job", overlap=Overlap.QUEUE)
-        yield proxy, w, store
+        fixture = StoreFixture(store)
+        await fixture.start_node()
+        await fixture.save("job", overlap=Overlap.QUEUE)
+        yield proxy, fixture, store
 
 
 def committing(data: bytes) -> bool:
@@ -37,42 +37,42 @@ def committing(data: bytes) -> bool:
     return b"; commit\0" in data
 
 
-async def create(w: StoreFixture) -> None:
-    assert (await w.save("new", expect=NEW)).created
+async def create(fixture: StoreFixture) -> None:
+    assert (await fixture.save("new", expect=NEW)).created
 
 
-async def change(w: StoreFixture) -> None:
-    saved = await w.save("job", overlap=Overlap.QUEUE, description="changed", expect=1)
+async def change(fixture: StoreFixture) -> None:
+    saved = await fixture.save("job", overlap=Overlap.QUEUE, description="changed", expect=1)
     assert (saved.version, saved.changed) == (2, True)
 
 
-async def pause(w: StoreFixture) -> None:
-    await w.set_state((await w.job()).id, JobState.PAUSED, expect=1)
-    assert (await w.job()).state is JobState.PAUSED
+async def pause(fixture: StoreFixture) -> None:
+    await fixture.set_state((await fixture.job()).id, JobState.PAUSED, expect=1)
+    assert (await fixture.job()).state is JobState.PAUSED
 
 
-async def delete(w: StoreFixture) -> None:
-    await w.store.apply(DeleteJob(job=(await w.job()).id, now_us=w.tick(), expect=1))
-    assert await w.store.job_named("default", "job") is None
+async def delete(fixture: StoreFixture) -> None:
+    await fixture.store.apply(DeleteJob(job=(await fixture.job()).id, now_us=fixture.tick(), expect=1))
+    assert await fixture.store.job_named("default", "job") is None
 
 
-async def trigger(w: StoreFixture) -> None:
-    triggered = await w.trigger((await w.job()).id, idempotency="once")
+async def trigger(fixture: StoreFixture) -> None:
+    triggered = await fixture.trigger((await fixture.job()).id, idempotency="once")
     assert (triggered.created, triggered.status) == (True, Status.READY)
 
 
-async def register(w: StoreFixture) -> None:
-    number = await w.start_node("second")
-    assert [node.number for node in await w.store.nodes()] == [1, number]
+async def register(fixture: StoreFixture) -> None:
+    number = await fixture.start_node("second")
+    assert [node.number for node in await fixture.store.nodes()] == [1, number]
 
 
 @pytest.mark.parametrize("cut", ["before", "after"])
 @pytest.mark.parametrize("do", [create, change, pause, delete, trigger, register], ids=lambda do: do.__name__)
 def test_a_change_whose_commit_is_cut_off_is_applied_once(prepared_url: str, do: Change, cut: str) -> None:
     async def check() -> None:
-        async with behind_proxy(prepared_url) as (proxy, w, store):
+        async with behind_proxy(prepared_url) as (proxy, fixture, store):
             (proxy.cut_after if cut == "after" else proxy.cut_before)(committing)
-            await do(w)
+            await do(fixture)
             assert proxy.cuts == 1
             assert await store.verify() == []
         [(lines, subjects)] = await on_server(
@@ -86,14 +86,14 @@ def test_a_change_whose_commit_is_cut_off_is_applied_once(prepared_url: str, do:
 @pytest.mark.parametrize("cut", ["before", "after"])
 def test_successors_taken_by_a_cut_off_settlement_are_returned(prepared_url: str, cut: str) -> None:
     async def check() -> None:
-        async with behind_proxy(prepared_url) as (proxy, w, store):
-            first, second = await w.admit_one(), await w.admit_one()
+        async with behind_proxy(prepared_url) as (proxy, fixture, store):
+            first, second = await fixture.admit_one(), await fixture.admit_one()
             (proxy.cut_after if cut == "after" else proxy.cut_before)(committing)
-            settled = await w.settle(first, take=1, take_lanes=tuple(await store.lanes()))
+            settled = await fixture.settle(first, take=1, take_lanes=tuple(await store.lanes()))
             assert proxy.cuts == 1
             assert settled.settled == [first.id]
-            assert [run.id for run in settled.taken] == [second.id]
-            assert (await w.settle(*settled.taken)).settled == [second.id]
+            assert [run.id for run in settled.started_successors] == [second.id]
+            assert (await fixture.settle(*settled.started_successors)).settled == [second.id]
             assert await store.verify() == []
 
     asyncio.run(check())
@@ -102,12 +102,12 @@ def test_successors_taken_by_a_cut_off_settlement_are_returned(prepared_url: str
 @pytest.mark.parametrize("cut", ["before", "after"])
 def test_a_standalone_settlement_that_is_cut_off_succeeds(prepared_url: str, cut: str) -> None:
     async def check() -> None:
-        async with behind_proxy(prepared_url) as (proxy, w, store):
-            run = await w.admit_one()
+        async with behind_proxy(prepared_url) as (proxy, fixture, store):
+            run = await fixture.admit_one()
             (proxy.cut_after if cut == "after" else proxy.cut_before)(lambda data: run.id in data)
-            assert (await w.settle(run)).settled == [run.id]
+            assert (await fixture.settle(run)).settled == [run.id]
             assert proxy.cuts == 1
-            assert await w.status(run.id) is Status.SUCCEEDED
+            assert await fixture.status(run.id) is Status.SUCCEEDED
             assert await store.verify() == []
 
     asyncio.run(check())
@@ -116,14 +116,14 @@ def test_a_standalone_settlement_that_is_cut_off_succeeds(prepared_url: str, cut
 @pytest.mark.parametrize("cut", ["before", "after"])
 def test_a_standalone_admission_that_is_cut_off_is_answered(prepared_url: str, cut: str) -> None:
     async def check() -> None:
-        async with behind_proxy(prepared_url) as (proxy, w, store):
-            await w.admit_one()  # so that the statement is prepared
+        async with behind_proxy(prepared_url) as (proxy, fixture, store):
+            await fixture.admit_one()  # so that the statement is prepared
             request = b"admit-me-but-one"
             (proxy.cut_after if cut == "after" else proxy.cut_before)(lambda data: request in data)
-            [second] = await w.admit_next("job", request=request)
+            [second] = await fixture.admit_next("job", request=request)
             assert proxy.cuts == 1
             assert second.status is Status.QUEUED
-            assert [d.next_us for d in await store.due(T0 + 100 * SECOND, 9)] == [T0 + 3 * SECOND]
+            assert [d.next_us for d in await store.due(T0_US + 100 * SECOND_US, 9)] == [T0_US + 3 * SECOND_US]
             assert await store.verify() == []
 
     asyncio.run(check())
@@ -132,29 +132,31 @@ def test_a_standalone_admission_that_is_cut_off_is_answered(prepared_url: str, c
 @pytest.mark.parametrize("cut", ["before", "after"])
 def test_a_claim_that_is_cut_off_is_answered(prepared_url: str, cut: str) -> None:
     async def check() -> None:
-        async with behind_proxy(prepared_url) as (proxy, w, store):
-            await w.save("many", overlap=Overlap.ALLOW)
-            ready = [await w.admit_one("many", claim=False) for _ in range(6)]
+        async with behind_proxy(prepared_url) as (proxy, fixture, store):
+            await fixture.save("many", overlap=Overlap.ALLOW)
+            ready = [await fixture.admit_one("many", claim=False) for _ in range(6)]
             lanes = tuple(await store.lanes())
-            first = Claim(lanes=lanes, limit=2, node=w.node, now_us=w.tick(), request=b"a first request.")
-            again = Claim(lanes=lanes, limit=2, node=w.node, now_us=w.tick(), request=b"a second request")
+            first = Claim(lanes=lanes, limit=2, node=fixture.node, now_us=fixture.tick(), request=b"a first request.")
+            again = Claim(lanes=lanes, limit=2, node=fixture.node, now_us=fixture.tick(), request=b"a second request")
             one = await store.apply(first)
             (proxy.cut_after if cut == "after" else proxy.cut_before)(lambda data: again.request in data)
             taken = [*one, *await store.apply(again)]
             assert proxy.cuts == 1
             assert [run.id for run in taken] == [run.id for run in ready[:4]]
-            assert {held.id: held.token for held in await store.held_by(w.node)} == {r.id: r.token for r in taken}
+            assert {held.id: held.token for held in await store.running_on(fixture.node)} == {
+                r.id: r.token for r in taken
+            }
 
     asyncio.run(check())
 
 
 def test_after_the_reconnect_limit_the_caller_gets_an_error_and_may_retry(prepared_url: str) -> None:
     async def check() -> None:
-        async with behind_proxy(prepared_url, reconnect_limit_s=0.3) as (proxy, w, store):
+        async with behind_proxy(prepared_url, reconnect_limit_s=0.3) as (proxy, fixture, store):
             request = b"admit-me-just-so"
-            job = await w.job()
-            row = admit_row(job, T0 + SECOND, T0 + 2 * SECOND)
-            command = Admit(rows=(row,), node=w.node, now_us=w.now, request=request)
+            job = await fixture.job()
+            row = admit_row(job, T0_US + SECOND_US, T0_US + 2 * SECOND_US)
+            command = Admit(rows=(row,), node=fixture.node, now_us=fixture.now_us, request=request)
 
             def last_words(data: bytes) -> bool:
                 if request not in data:
@@ -171,7 +173,7 @@ def test_after_the_reconnect_limit_the_caller_gets_an_error_and_may_retry(prepar
             await proxy.start()
             [admitted] = await store.apply(command)
             assert (admitted.id, admitted.status) == (row.id, Status.RUNNING)
-            assert [held.id for held in await store.held_by(w.node)] == [row.id]
+            assert [held.id for held in await store.running_on(fixture.node)] == [row.id]
             assert await store.verify() == []
 
     asyncio.run(check())
@@ -179,11 +181,11 @@ def test_after_the_reconnect_limit_the_caller_gets_an_error_and_may_retry(prepar
 
 def test_reads_continue_after_their_connections_are_cut(prepared_url: str) -> None:
     async def check() -> None:
-        async with behind_proxy(prepared_url) as (proxy, w, store):
-            await asyncio.gather(*(w.job() for _ in range(9)))
+        async with behind_proxy(prepared_url) as (proxy, fixture, store):
+            await asyncio.gather(*(fixture.job() for _ in range(9)))
             await proxy.stop()
             await proxy.start()
-            await asyncio.gather(*(w.job() for _ in range(9)))
+            await asyncio.gather(*(fixture.job() for _ in range(9)))
             assert (await store.counts()).jobs == {JobState.ACTIVE: 1}
 
     asyncio.run(check())
@@ -220,8 +222,8 @@ def test_a_canceled_read_ends_although_the_server_does_not_answer(postgres_url: 
 def test_a_server_that_is_restarted_loses_nothing(own_server: Server, mode: str) -> None:
     async def check() -> None:
         async with opened(own_server.url) as store:
-            w = StoreFixture(store)
-            await w.start_node()
+            fixture = StoreFixture(store)
+            await fixture.start_node()
             saved: list[str] = []
             ran: list[bytes] = []
             over = asyncio.Event()
@@ -230,14 +232,14 @@ def test_a_server_that_is_restarted_loses_nothing(own_server: Server, mode: str)
                 i = 0
                 while not over.is_set():
                     i += 1
-                    row = w.row(f"job-{worker}-{i}", expect=NEW)
-                    [answer] = await store.apply(SaveJobs(rows=(row,), now_us=w.now))
+                    row = fixture.build_job_row(f"job-{worker}-{i}", expect=NEW)
+                    [answer] = await store.apply(SaveJobs(rows=(row,), now_us=fixture.now_us))
                     assert answer.created
                     saved.append(row.name)
 
             async def fire(worker: int) -> None:
                 own = StoreFixture(store)
-                own.node = w.node
+                own.node = fixture.node
                 name = f"firing-{worker}"
                 await own.save(name, overlap=Overlap.QUEUE)
                 while not over.is_set():

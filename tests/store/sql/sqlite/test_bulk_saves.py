@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from chronos.core.admission_policy import GateSpec
 from chronos.core.ids import job_id
 from chronos.core.job import JobSpec, JobState, UpstreamJob
 from chronos.core.node import Actor
-from chronos.core.policy import GateSpec
 from chronos.errors import Conflict, StoreBroken
 from chronos.store.commands import NEW, DeleteJob, JobRow, RunOnSave, SaveJobs
 from chronos.store.commands.batch_size import MAX_BATCH_ROWS

@@ -22,7 +22,7 @@ from chronos.store.sql.sqlite.store import SqliteStore
 from chronos.store.sql.statements import collect_statements
 from chronos.testing import StoreProbe
 from chronos.testing.conformance import StoreFixture
-from chronos.testing.conformance.fixture import SECOND, T0, admit_row
+from chronos.testing.conformance.fixture import SECOND_US, T0_US, admit_row
 
 FEW_STEPS = 20_000  # of the virtual machine: about a hundred lookups
 NAMES = 5_000
@@ -45,10 +45,10 @@ def test_a_batch_takes_a_few_statements(rows: int, admitting: int, claiming: int
     async def check(store: SqliteStore) -> None:
         world = StoreFixture(store)
         await world.start_node()
-        await store.apply(SaveJobs(rows=tuple(world.row(f"job-{n}") for n in range(rows)), now_us=T0))
+        await store.apply(SaveJobs(rows=tuple(world.build_job_row(f"job-{n}") for n in range(rows)), now_us=T0_US))
         jobs = (await store.list_jobs(JobFilter(), limit=rows)).items
-        due = tuple(admit_row(job, T0 + SECOND, T0 + 2 * SECOND, claim=False) for job in jobs)
-        lanes, now_us, probe = tuple(await store.lanes()), T0 + SECOND, StoreProbe(store)
+        due = tuple(admit_row(job, T0_US + SECOND_US, T0_US + 2 * SECOND_US, claim=False) for job in jobs)
+        lanes, now_us, probe = tuple(await store.lanes()), T0_US + SECOND_US, StoreProbe(store)
         with probe.statements() as seen:
             admitted = await store.apply(Admit(rows=due, node=world.node, now_us=now_us, request=bytes(16)))
         assert (len(admitted), len(seen) <= admitting) == (rows, True), seen
@@ -78,9 +78,9 @@ def test_new_jobs_take_a_few_statements(jobs: int) -> None:
     async def check(store: SqliteStore) -> None:
         world = StoreFixture(store)
         await world.save("first")  # so that its lane has a number
-        rows = tuple(world.row(f"job-{n:03}", tags={"team": f"t{n % 3}"}) for n in range(jobs))
+        rows = tuple(world.build_job_row(f"job-{n:03}", tags={"team": f"t{n % 3}"}) for n in range(jobs))
         with StoreProbe(store).statements() as seen:
-            saved = await store.apply(SaveJobs(rows=rows, now_us=T0))
+            saved = await store.apply(SaveJobs(rows=rows, now_us=T0_US))
         assert len(seen) <= 6, seen
         assert [one.id for one in saved] == [job_id("default", row.name, 1) for row in rows]
         page = await store.list_jobs(JobFilter(tag=("team", "t0")), limit=jobs)
@@ -99,8 +99,8 @@ def test_a_rejected_command_undoes_only_itself() -> None:
     async def check(store: SqliteStore) -> None:
         world = StoreFixture(store)
         await world.save("there")
-        refused = SaveJobs(rows=(world.row("there", expect=NEW),), now_us=T0)
-        good = [SaveJobs(rows=(world.row(name),), now_us=T0) for name in ("a", "b")]
+        refused = SaveJobs(rows=(world.build_job_row("there", expect=NEW),), now_us=T0_US)
+        good = [SaveJobs(rows=(world.build_job_row(name),), now_us=T0_US) for name in ("a", "b")]
         commits: list[int] = []
         store.on_commit(lambda rows, _: commits.append(rows))
         sent = (refused, good[0], refused, good[1])
@@ -159,10 +159,10 @@ def test_a_page_costs_the_same_wherever_it_is(where: JobFilter, namespace: str |
         world = StoreFixture(store)
         for first in range(0, NAMES, 1_000):
             rows = tuple(
-                world.row(f"job-{n:04}", tags={"all": "yes", "part": str(n % 10)}, owner="me")
+                world.build_job_row(f"job-{n:04}", tags={"all": "yes", "part": str(n % 10)}, owner="me")
                 for n in range(first, first + 1_000)
             )
-            await store.apply(SaveJobs(rows=rows, now_us=T0))
+            await store.apply(SaveJobs(rows=rows, now_us=T0_US))
         names: list[str] = []
         cursor: bytes | None = None
         for _ in range(4):
@@ -183,10 +183,13 @@ def test_listing_few_of_many_jobs_does_not_read_all(namespace: str | None) -> No
     async def check(store: SqliteStore) -> None:
         world = StoreFixture(store)
         for first in range(0, NAMES, 1_000):
-            rows = [world.row(f"job-{n:04}", tags={"all": "yes"}, owner="all") for n in range(first, first + 1_000)]
-            await store.apply(SaveJobs(rows=tuple(rows), now_us=T0))
-        off = [world.row(f"off-{n:04}", tags={"off": str(n)}, state=JobState.DISABLED) for n in range(1_000)]
-        await store.apply(SaveJobs(rows=tuple(off), now_us=T0))
+            rows = [
+                world.build_job_row(f"job-{n:04}", tags={"all": "yes"}, owner="all")
+                for n in range(first, first + 1_000)
+            ]
+            await store.apply(SaveJobs(rows=tuple(rows), now_us=T0_US))
+        off = [world.build_job_row(f"off-{n:04}", tags={"off": str(n)}, state=JobState.DISABLED) for n in range(1_000)]
+        await store.apply(SaveJobs(rows=tuple(off), now_us=T0_US))
         await world.save("one", tags={"all": "no", "rare": "x"}, owner="me")
         await world.set_state((await world.job("one")).id, JobState.PAUSED)
         paused, disabled = JobState.PAUSED, JobState.DISABLED
@@ -258,8 +261,8 @@ def test_a_search_reads_little_more_than_it_returns(text: str, expected: int, na
     async def check(store: SqliteStore) -> None:
         world = StoreFixture(store)
         for first in range(0, NAMES, 1_000):
-            rows = tuple(world.row(f"Job-{n:04}") for n in range(first, first + 1_000))
-            await store.apply(SaveJobs(rows=rows, now_us=T0))
+            rows = tuple(world.build_job_row(f"Job-{n:04}") for n in range(first, first + 1_000))
+            await store.apply(SaveJobs(rows=rows, now_us=T0_US))
         where = JobFilter(namespace=namespace, contains=text)
         with StoreProbe(store).steps() as steps:
             page = await store.list_jobs(where, limit=20)

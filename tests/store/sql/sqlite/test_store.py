@@ -22,7 +22,7 @@ from chronos.store.sql.sqlite.connection import copy_to, restore
 from chronos.store.sql.sqlite.store import SqliteStore
 from chronos.testing import StoreProbe
 from chronos.testing.conformance import StoreFixture
-from chronos.testing.conformance.fixture import SECOND, T0, admit_row
+from chronos.testing.conformance.fixture import SECOND_US, T0_US, admit_row
 from tests.support.command_recorder import digest
 
 R = TypeVar("R")
@@ -190,22 +190,24 @@ def test_a_resent_request_returns_what_the_first_one_did(tmp_path: Path, applied
     async def check(store: SqliteStore) -> None:
         world = StoreFixture(store)
         rows = []
-        for name, overlap in (("plain", Overlap.SKIP), ("careful", Overlap.REPLACE)):
+        for name, overlap in (("plain", Overlap.SKIP), ("replacing", Overlap.REPLACE)):
             await world.save(name, overlap=overlap)
-            careful = overlap is Overlap.REPLACE
-            rows.append(admit_row(await world.job(name), T0 + SECOND, None, claim=False, careful=careful))
-        admit = Admit(rows=tuple(rows), node=world.node, now_us=T0 + SECOND, request=b"a" * 16)
+            needs_gate_lock = overlap is Overlap.REPLACE
+            rows.append(
+                admit_row(await world.job(name), T0_US + SECOND_US, None, claim=False, needs_gate_lock=needs_gate_lock)
+            )
+        admit = Admit(rows=tuple(rows), node=world.node, now_us=T0_US + SECOND_US, request=b"a" * 16)
         admitted = await twice(store, admit)
         assert {one.id for one in admitted} == {row.id for row in rows}
         lanes = tuple(await store.lanes())
-        claim = Claim(lanes=lanes, limit=1, node=world.node, now_us=T0 + SECOND, request=b"c" * 16)
+        claim = Claim(lanes=lanes, limit=1, node=world.node, now_us=T0_US + SECOND_US, request=b"c" * 16)
         [claimed] = await twice(store, claim)
         [other] = await world.claim()
         assert {claimed.id, other.id} == {row.id for row in rows}
         settle = SettleRow(
-            *(claimed.id, claimed.job, claimed.token, Status.SUCCEEDED, ReasonCode.SUCCEEDED, None, T0 + SECOND)
+            *(claimed.id, claimed.job, claimed.token, Status.SUCCEEDED, ReasonCode.SUCCEEDED, None, T0_US + SECOND_US)
         )
-        settled = await twice(store, Settle(rows=(settle,), node=world.node, now_us=T0 + SECOND))
+        settled = await twice(store, Settle(rows=(settle,), node=world.node, now_us=T0_US + SECOND_US))
         assert settled.settled == [claimed.id]
         assert await store.verify() == []
 
@@ -402,7 +404,7 @@ with open(sys.argv[1], "r+b") as log_index:
 
 def test_a_checkpoint_by_another_process_is_not_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The commit is durable, and its caller gets the answer."""
-    for name in ("_PAGES_MIN", "_PAGES_MAX", "_RESTART_FACTOR"):
+    for name in ("_MIN_COPY_PAGES", "_MAX_COPY_PAGES", "_RESTART_COPIES"):
         monkeypatch.setattr(f"chronos.store.sql.sqlite.checkpoint.{name}", 1)
 
     async def case() -> None:
@@ -435,7 +437,7 @@ def test_a_failed_checkpoint_does_not_affect_the_answer_of_its_commit(tmp_path: 
 
 def test_the_log_restarts_under_continuous_commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The copying thread alone would never finish, because pages are always added."""
-    for name, pages in (("_PAGES_MIN", 20), ("_PAGES_MAX", 20), ("_MAX_WRITER_COPY_PAGES", 10_000)):
+    for name, pages in (("_MIN_COPY_PAGES", 20), ("_MAX_COPY_PAGES", 20), ("_MAX_WRITER_PAGES", 10_000)):
         monkeypatch.setattr(f"chronos.store.sql.sqlite.checkpoint.{name}", pages)
     path = tmp_path / "chronos.db"
 

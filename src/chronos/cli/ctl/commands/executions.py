@@ -63,7 +63,7 @@ def executions() -> None:
 
 
 @executions.command("list", short_help="List executions, newest first.")
-@click.argument("of", metavar="[JOB]", required=False, shell_complete=complete_job)
+@click.argument("job_argument", metavar="[JOB]", required=False, shell_complete=complete_job)
 @click.option("--job", metavar="NAME", shell_complete=complete_job, help="Only runs of this job; the same as JOB.")
 @click.option("--status", type=click.Choice(STATUSES), help="Only runs with this status; troubled means any problem.")
 @limit_option(20)
@@ -75,7 +75,7 @@ def list_(
     client: "ApiClient",
     *,
     output: str,
-    of: str | None,
+    job_argument: str | None,
     job: str | None,
     status: str | None,
     limit: int,
@@ -89,10 +89,10 @@ def list_(
       chronosctl executions list hello --limit 5
       chronosctl executions list --status failed -o name
     """
-    if of is not None and job not in (None, of):
-        raise click.UsageError(f"JOB is {of}, but --job is {job}; give only one")
+    if job_argument is not None and job not in (None, job_argument):
+        raise click.UsageError(f"JOB is {job_argument}, but --job is {job}; give only one")
     max_items = None if everything else limit
-    show_list(lambda: _list_recent(client, of or job, max_items, status), output, COLUMNS, every_s)
+    show_list(lambda: _list_recent(client, job_argument or job, max_items, status), output, COLUMNS, every_s)
 
 
 @executions.command(short_help="Show an execution.")
@@ -356,7 +356,7 @@ ATTEMPTS = Columns(
         "FINISHED": lambda attempt: format_instant(attempt.get("finished_at")),
         "ERROR": lambda attempt: attempt.get("error"),
     },
-    wide={"WORKER": lambda attempt: attempt.get("worker"), "EXIT CODE": lambda attempt: attempt.get("exit_code")},
+    wide={"NODE": lambda attempt: attempt.get("worker"), "EXIT CODE": lambda attempt: attempt.get("exit_code")},
     name="task",
     empty="",
 )
@@ -364,7 +364,7 @@ STEPS = Columns(
     usual={
         "AT": instant_column("at"),
         "VERDICT": lambda step: step["verdict"].replace("_", " "),
-        "": "sentence",
+        "EXPLANATION": "sentence",
     },
     wide={},
     name="verdict",

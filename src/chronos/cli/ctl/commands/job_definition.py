@@ -20,15 +20,17 @@ _AUTH_FORMS = "basic:USER:PASSWORD, bearer:TOKEN, api_key:VALUE or hmac:SECRET"
 _SHELL_SIGNS = ("&&", "||", "|", ";", ">", "<", "$(", "`", "$")
 
 WHEN = (
-    click.option("--cron", metavar="E", help="Run by a cron expression."),
+    click.option("--cron", multiple=True, metavar="E", help="Run by a cron expression; by several if repeated."),
     click.option("--every", metavar="D", help="Run at an interval, such as 90s."),
     click.option("--at", metavar="T", help="Run once, at an instant."),
     click.option("--in", "in_", metavar="D", help="Run once, after a duration."),
     click.option("--now", is_flag=True, help="Run once, now."),
     click.option(
         "--schedule",
+        multiple=True,
         metavar="TEXT",
-        help='Run by any schedule, such as "every day at 9am", or "manual" to run only when triggered.',
+        help='Run by any schedule, such as "every day at 9am", by several if repeated, or "manual" to run only when '
+        "triggered.",
     ),
     click.option(
         "--after",
@@ -68,7 +70,9 @@ SETTINGS = (
     click.option("--description", metavar="TEXT", help="A description for people."),
     click.option("--tag", "tags", multiple=True, metavar="KEY[=VALUE]", help="A tag; may be repeated."),
     click.option("--owner", metavar="NAME", help="The owner of the job."),
-    click.option("--retries", type=click.IntRange(0), metavar="N", help="The number of retries after a failure."),
+    click.option(
+        "--retries", type=click.IntRange(0), metavar="N", help="The number of attempts after the first.  [default: 2]"
+    ),
     click.option("--retry-interval", metavar="D", help="The delay before the first retry."),
     click.option("--retry-on", multiple=True, metavar="NAME", help="Retry only this failure; may be repeated."),
     click.option("--timeout", "--task-timeout", "timeout", metavar="D", help="The time limit of one attempt."),
@@ -143,7 +147,10 @@ def _build_schedule(options: dict[str, Any]) -> dict[str, Any]:
         raise click.UsageError(f"{problem}; give one of --cron, --every, --at, --in, --now, --schedule, --after")
     fields: dict[str, Any] = {}
     for kind in kinds:
-        fields["schedule"] = "now" if kind == "now" else values[kind] if kind == "schedule" else {kind: values[kind]}
+        value = values[kind]
+        if isinstance(value, tuple):  # an option that may be repeated
+            value = value[0] if len(value) == 1 else list(value)
+        fields["schedule"] = "now" if kind == "now" else value if kind == "schedule" else {kind: value}
     if options["after"]:
         fields["after"] = [_read_predecessor(text) for text in options["after"]]
     return fields | drop_none(

@@ -51,6 +51,8 @@ READ_ONLY_FIELDS = (
     "note",
     "paused_at",
     "error",
+    "diff",
+    "warnings",
 )
 
 
@@ -179,7 +181,7 @@ def diff(client: "ApiClient", output: str, name: str, old: int | None, new: int 
     for change in comparison["fields"]:
         field = change["pointer"].strip("/").replace("/", ".")
         if change["old"] == change["new"]:
-            emit(f"  {field}: changed (hidden)")
+            emit(f"  {field}: changed (masked)")
         else:
             emit(f"  {field}: {_format_diff_value(change['old'])} → {_format_diff_value(change['new'])}")
     if not comparison["fields"]:
@@ -228,6 +230,13 @@ def print_changed_job(job: dict[str, Any], output: str, message: str) -> None:
         note(message)
     else:
         print_job(job, output)
+    print_warnings(job, output)
+
+
+def print_warnings(saved: Mapping[str, Any], output: str = "table", indent: str = "") -> None:
+    """Print what may surprise in a schedule that was saved. JSON and YAML contain it."""
+    for warning in saved.get("warnings", ()) if output in ("table", "wide", "name") else ():
+        note(f"{indent}! {warning['message']}")
 
 
 def print_dry_run(saved: dict[str, Any], output: str) -> None:
@@ -240,11 +249,12 @@ def print_dry_run(saved: dict[str, Any], output: str) -> None:
     note(f"would be {saved['result']}: v{saved['version']}, {saved['state']}{at}")
     if saved.get("diff"):
         print_run_changes(saved["diff"])
+    print_warnings(saved)
 
 
 def print_run_changes(runs: Mapping[str, Any], indent: str = "  ") -> None:
     """Print which future runs a change adds and cancels."""
-    for sign, part in (("+", "added"), ("-", "cancelled")):
+    for sign, part in (("+", "added"), ("-", "canceled")):
         changed = runs[part]
         if changed["count"]:
             first = ", ".join(changed["first"][:3])
@@ -268,7 +278,9 @@ def format_schedule(job: Mapping[str, Any]) -> str:
     if schedule is None:
         schedule = "after " + ", ".join(after["job"] for after in job["after"]) if job.get("after") else "once"
     if isinstance(schedule, Mapping):
-        schedule = next(str(value) for key, value in schedule.items() if key != "dialect")
+        schedule = next(value for key, value in schedule.items() if key != "dialect")
+    if isinstance(schedule, list):
+        schedule = "; also ".join(schedule)
     return f"{schedule} {job['timezone']}" if job.get("timezone") else str(schedule)
 
 

@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from chronos.cli.ctl.commands.jobs import READ_ONLY_FIELDS, jobs, print_changed_job, print_dry_run, print_run_changes
+from chronos.cli.ctl.commands.jobs import (
+    READ_ONLY_FIELDS,
+    jobs,
+    print_changed_job,
+    print_dry_run,
+    print_run_changes,
+    print_warnings,
+)
 from chronos.cli.ctl.commands.jobs_actions import confirm
 from chronos.cli.ctl.errors import CommandFailure, RequestRefused, error_for_reply
 from chronos.cli.ctl.options import dry_run_option, job_argument, output_option, with_client
@@ -238,5 +245,6 @@ def _print_plan(plan: dict[str, Any]) -> None:
             )
             if job.get("diff") and part == "changed":
                 print_run_changes(job["diff"], "    ")
+            print_warnings(job, indent="    ")
     counts = ", ".join(f"{len(plan[part])} {part}" for part in ("created", "changed", "unchanged", "pruned"))
     note(f"{'plan' if plan['dry_run'] else 'done'}: {counts}")

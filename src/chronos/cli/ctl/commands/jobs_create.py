@@ -76,7 +76,8 @@ def _explain(client: "ApiClient", job: dict[str, Any]) -> None:
         preview = client.call("POST", "schedule", "preview", body=request).value
     except click.ClickException:  # the job exists; only the explanation is missing
         return
-    if isinstance(job["schedule"], str) and preview.get("understood_as"):
+    if not isinstance(job["schedule"], dict) and preview.get("understood_as"):
         note(f"understood as {preview['understood_as']}, {preview['timezone']}")
     for warning in preview["warnings"]:
-        note(f"! {warning['message']}")
+        if "at" in warning:  # of a clock change; the others come with the job
+            note(f"! {warning['message']}")

@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 
     from chronos.core.schedule.dst import Oddity
     from chronos.core.schedule.schedule import Schedule
+    from chronos.core.schedule.surprises import Surprise
     from chronos.core.schedule.timezones import Zone
 
 # Copied from the core, so that --help does not import it. A test compares both.
-DIALECTS = ("auto", "standard", "seconds", "posix", "iso8601", "words")
+DIALECTS = ("auto", "standard", "seconds", "posix", "quartz", "iso8601", "words")
 DST_POLICIES = ("robust", "literal")
 MAX_COUNT = 10_000
 
@@ -174,16 +175,18 @@ def explain(expression: str, output: str, **options: Unpack[PreviewOptions]) -> 
     from chronos.core.calendar import SECOND_US, rfc3339
     from chronos.core.schedule.canonical import to_canonical
     from chronos.core.schedule.dst import find_oddities
+    from chronos.core.schedule.surprises import find_surprises
 
     preview = _preview(expression, options)
     zone = preview.schedule.zone
-    understood = to_canonical(expression, preview.parsed)
+    understood = to_canonical(preview.parsed)
     if output == "name":
         emit(understood or expression)
         return
     changes = find_oddities(preview.schedule, preview.after_us, _one_year_after(preview.after_us))
+    surprises = find_surprises(preview.parsed, options["dialect"], preview.after_us)
     if output in ("table", "wide"):
-        _emit_explanation(preview, changes, understood=understood, wide=output == "wide")
+        _emit_explanation(preview, surprises, changes, understood=understood, wide=output == "wide")
         return
     runs = [{"utc": rfc3339(us), "local": _local_time(us, zone).isoformat()} for us in preview.runs_us]
     change_items = [
@@ -191,6 +194,7 @@ def explain(expression: str, output: str, **options: Unpack[PreviewOptions]) -> 
             "kind": oddity.kind,
             "at": rfc3339(oddity.at_us),
             "wall": rfc3339(oddity.wall * SECOND_US).removesuffix("Z"),
+            "count": oddity.count,
             "message": oddity.message,
         }
         for oddity in changes
@@ -201,6 +205,8 @@ def explain(expression: str, output: str, **options: Unpack[PreviewOptions]) -> 
         "understood_as": understood,
         "timezone": zone.name,
         "next": runs,
+        # As POST /schedule/preview returns them; "oddities" is the earlier name of the clock changes.
+        "warnings": [*({"kind": surprise.kind, "message": surprise.message} for surprise in surprises), *change_items],
         "oddities": change_items,
     }
     print_value(explanation, output)
@@ -256,12 +262,16 @@ def _one_year_after(us: int) -> int:
     return day * DAY_S * SECOND_US + of_day_us
 
 
-def _emit_explanation(preview: _Preview, changes: "list[Oddity]", *, understood: str | None, wide: bool) -> None:
+def _emit_explanation(
+    preview: _Preview, surprises: "list[Surprise]", changes: "list[Oddity]", *, understood: str | None, wide: bool
+) -> None:
     from chronos.core.calendar import rfc3339
 
     emit(preview.parsed.describe(), bold=True)
     if understood:
         emit(f"understood as {understood}")
+    for surprise in surprises:
+        emit(surprise.message, mark="! ", fg="yellow")
     emit("")
     if preview.runs_us:
         _emit_runs(preview, wide=wide)

@@ -1,13 +1,13 @@
-"""``chronosctl tokens`` and ``users``: API tokens, and the users of the configuration."""
+"""``chronosctl tokens``: API tokens."""
 
 from typing import TYPE_CHECKING
 
 import click
 
 from chronos.cli.ctl.commands.jobs_actions import confirm, drop_none
-from chronos.cli.ctl.list_command import list_command, make_listing
+from chronos.cli.ctl.list_command import list_command
 from chronos.cli.ctl.options import dry_run_option, output_option, with_client
-from chronos.cli.ctl.tables import Columns, instant_column, print_result, print_value
+from chronos.cli.ctl.tables import Columns, instant_column, print_value
 from chronos.cli.output import emit, note
 
 if TYPE_CHECKING:
@@ -24,12 +24,6 @@ TOKENS = Columns(
     wide={"CREATED": instant_column("created_at"), "BY": "created_by"},
     name="name",
     empty="no tokens",
-)
-USERS = Columns(
-    usual={"NAME": "name", "ROLE": "role", "NAMESPACES": lambda user: user["namespaces"] or "all"},
-    wide={},
-    name="name",
-    empty="no users",
 )
 
 
@@ -98,7 +92,7 @@ def create(
 @dry_run_option
 @with_client
 def delete(client: "ApiClient", name: str, yes: bool, dry_run: bool) -> None:
-    """Delete the token NAME. It stops working immediately.
+    """Delete the token NAME. It stops working within a second.
 
     \b
     Example:
@@ -109,31 +103,3 @@ def delete(client: "ApiClient", name: str, yes: bool, dry_run: bool) -> None:
     client.call("DELETE", "tokens", name, query={"dry_run": dry_run or None})
     emit(name)
     note("would be deleted" if dry_run else "deleted")
-
-
-users = make_listing(
-    "users",
-    "Show and unlock users.",
-    USERS,
-    list_text="List the users of the server's configuration.",
-    short_help="Show and unlock users.",
-    list_help="List the users.",
-)
-
-
-@users.command(short_help="Unlock a user.")
-@click.argument("name", metavar="NAME")
-@dry_run_option
-@output_option
-@with_client
-def unlock(client: "ApiClient", output: str, name: str, dry_run: bool) -> None:
-    """Unlock the user NAME, who is locked out after wrong passwords.
-
-    Each node counts wrong passwords separately. With several nodes, unlock the user on each one with --server.
-
-    \b
-    Example:
-      chronosctl users unlock ana
-    """
-    reply = client.call("POST", "users", name, "unlock", query={"dry_run": dry_run or None}).value
-    print_result(reply, output, name, f"{'would be ' if dry_run else ''}unlocked on {reply['node']}")

@@ -53,7 +53,7 @@ def to_cron(sentence: Sentence) -> Cron:
     weekdays = sentence.weekdays
     if sentence.calendar_unit == "week" and not weekdays:
         weekdays = _SUNDAY
-    has_month_days = bool(days.days or days.last or days.nearest)
+    has_month_days = days.has_month_days
     has_weekdays = bool(weekdays or days.nth)
     _check_combination(sentence, has_month_days=has_month_days, has_weekdays=has_weekdays)
     if has_month_days or days.nth:
@@ -75,9 +75,11 @@ def to_cron(sentence: Sentence) -> Cron:
         weekdays=weekdays if has_weekdays or not has_month_days else ALL_WEEKDAYS,
         last=days.last,
         nearest=days.nearest,
+        nearest_last=days.nearest_last,
         nth=days.nth,
         either="either" in sentence.positions,
         wildcard=wildcard,
+        years=sentence.years,
     )
 
 
@@ -215,7 +217,7 @@ def _resolve_days(sentence: Sentence) -> tuple[Days, int]:
         if months:
             raise sentence.error("amount", "gives its months twice")
         months = _QUARTERS
-    if sentence.calendar_unit == "day" and (days.days or days.last or days.nearest):
+    if sentence.calendar_unit == "day" and days.has_month_days:
         raise sentence.error("days", "names days of the month, but it runs every day")
     if sentence.calendar_unit == "week" and has_days:
         raise sentence.error("amount", "names days of the month, but it runs every week")

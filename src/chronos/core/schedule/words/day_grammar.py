@@ -82,7 +82,7 @@ class DayReader(TokenReader):
         return sum(1 << (first - lowest + i) % around + lowest for i in range((last - first) % around + 1))
 
     def _nearest_weekday(self) -> bool:
-        """the weekday nearest to the 15th · the nearest weekday to the 15th"""
+        """the weekday nearest to the 15th · the nearest weekday to the 3rd day before the last day"""
         start = self.position
         if not (self.take_words("weekday", "nearest") or self.take_words("nearest", "weekday")):
             return False
@@ -91,7 +91,12 @@ class DayReader(TokenReader):
         token = self.peek()
         if token is None or token.kind is not TokenKind.ORDINAL:
             raise Unclear(self.position)
-        self._add(start, Days(nearest=1 << self._day(self.skip(), token.value)))
+        at = self.skip()
+        if self.word() in ("day", "days") and self.word(1) == "before":
+            back = self._days_before_last(at, token.value)
+            self._add(start, Days(nearest_last=1 << back) if back else Days(nearest=1))
+        else:
+            self._add(start, Days(nearest=1 << self._day(at, token.value)))
         return True
 
     def _numbered_days(self) -> bool:
@@ -108,12 +113,12 @@ class DayReader(TokenReader):
         if self.peek_kind() is not TokenKind.NUMBER or self.word(2) != "before":
             return False
         start = self.position
-        back = self.take().value
-        self._last_minus(start, back)
+        back = self._days_before_last(start, self.take().value)
+        self._add(start, Days(last=1 << back))
         return True
 
-    def _last_minus(self, start: int, back: int) -> None:
-        """Read the rest of the clause, from "day before" on."""
+    def _days_before_last(self, start: int, back: int) -> int:
+        """Read the rest of "3 days before the last day", and return the number, which began at ``start``."""
         if not self.take_word("day", "days") or not self.take_word("before"):
             raise Unclear(self.position)
         self.take_word("the")
@@ -122,7 +127,7 @@ class DayReader(TokenReader):
         self.take_word("day")
         if back >= _LONGEST_MONTH:
             raise Unclear(start, f"goes {back} days back from the last, allowed 0–30")
-        self._add(start, Days(last=1 << back))
+        return back
 
     def _calendar_date(self) -> bool:
         """2027-01-01 · 25 December · December 25 · December 25th · 25 December 2027"""
@@ -164,7 +169,7 @@ class DayReader(TokenReader):
                 last = self._ordinal()
             if self.word() == "day" and self.word(1) == "before":
                 self._add(start, _days_of_month(ordinals))
-                self._last_minus(at, first)
+                self._add(at, Days(last=1 << self._days_before_last(at, first)))
                 ordinals = []
             elif first > last or (last == _LAST) != (first == _LAST):
                 raise Unclear(at, "has a range of days that goes backwards", count=self.position - at)
@@ -221,7 +226,7 @@ class DayReader(TokenReader):
     def _add(self, start: int, days: Days) -> None:
         if days.nth:
             self.sentence.mark("weekdays", start)
-        if days.days or days.last or days.nearest:
+        if days.has_month_days:
             self.sentence.mark("days", start)
         self.sentence.open_days |= days
         self._of_months()

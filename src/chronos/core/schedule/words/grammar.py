@@ -11,6 +11,7 @@ combines the parts. Days have their own ``day_grammar``. The parser makes one pa
 
 from collections.abc import Callable
 
+from chronos.core.schedule.cron import FIRST_YEAR, LAST_YEAR
 from chronos.core.schedule.iso8601 import Period
 from chronos.core.schedule.words.day_grammar import DayReader
 from chronos.core.schedule.words.sentence import CALENDAR_UNITS, Field, Sentence, Unclear
@@ -62,7 +63,7 @@ class _Reader(DayReader):
     # --- how often ---------------------------------------------------------------------------------------------
 
     def _every(self) -> None:
-        """every 15 minutes · every other day · every Monday · every first Monday of the month · every January"""
+        """every 15 minutes · every 5 to 10 minutes · every other day · every Monday · every January"""
         start = self.skip()
         if self.take_word("other"):
             unit = UNITS.get(self.word())
@@ -74,7 +75,7 @@ class _Reader(DayReader):
             self._set_unit(start, self.take().text)
         elif self.at_amount():
             self._set_counted(start)
-        elif self.day_item(every=True) or self.month_item():
+        elif self._random_amount(start) or self.day_item(every=True) or self.month_item():
             return
         else:
             raise Unclear(self.position)
@@ -98,8 +99,28 @@ class _Reader(DayReader):
         number, unit = self.peek(), UNITS.get(self.word(1))
         amount = self.amount()
         self._set_amount(start, amount)
+        if self.word() in RANGE_WORDS:
+            before = self.skip()
+            if self.at_amount():
+                self.sentence.longest = self.amount()
+                return
+            self.position = before
         if number is not None and number.value == 1 and amount == unit:
             self.sentence.calendar_unit = CALENDAR_UNITS.get(amount, "")
+
+    def _random_amount(self, start: int) -> bool:
+        """5 to 10 minutes: the unit belongs to both numbers"""
+        kinds = (self.peek_kind(), self.peek_kind(2))
+        if kinds != (TokenKind.NUMBER, TokenKind.NUMBER) or self.word(1) not in RANGE_WORDS:
+            return False
+        unit = UNITS.get(self.word(3))
+        if unit is None:
+            return False
+        count = self.take().value
+        self.take()
+        self._set_amount(start, Period(months=unit.months * count, days=unit.days * count, us=unit.us * count))
+        self.sentence.longest = self.amount()
+        return True
 
     def _frequency(self) -> None:
         start = self.skip()
@@ -276,7 +297,7 @@ class _Reader(DayReader):
     # --- relative times ----------------------------------------------------------------------------------------
 
     def _in(self) -> None:
-        """in 2 hours · in January · in New York"""
+        """in 2 hours · in January · in 2027 · in the years 2027 to 2030 · in New York"""
         start = self.skip()
         if self.at_amount():
             self.sentence.mark_once("delay", start)
@@ -287,7 +308,10 @@ class _Reader(DayReader):
             self.month_item()
         else:
             self.take_word("the")
-            if not self._zone():
+            if self.take_word("year", "years") or self.peek_kind() is TokenKind.NUMBER:
+                self.sentence.mark("years", start)
+                self.sentence.years |= self.number_list(LAST_YEAR, "year", FIRST_YEAR) >> FIRST_YEAR
+            elif not self._zone():
                 raise self._unknown_place()
 
     def _day_from_now(self) -> None:

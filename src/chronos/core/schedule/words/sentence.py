@@ -12,7 +12,7 @@ CALENDAR_UNITS = {
     Period(months=12): "year",
 }  # the names of single calendar units
 RESTRICTIONS = (
-    *("times", "window", "second", "minute", "hour", "days", "weekdays", "months", "either", "both", "real"),
+    *("times", "window", "second", "minute", "hour", "days", "weekdays", "months", "years", "either", "both", "real"),
 )  # parts that make an interval follow the clock or the calendar
 
 
@@ -39,18 +39,25 @@ class Days:
     days: int = 0
     last: int = 0
     nearest: int = 0
+    nearest_last: int = 0
     nth: int = 0
+
+    @property
+    def has_month_days(self) -> bool:
+        """Whether days of the month are among them, rather than weekdays only."""
+        return bool(self.days or self.last or self.nearest or self.nearest_last)
 
     def __or__(self, other: "Days") -> "Days":
         return Days(
             days=self.days | other.days,
             last=self.last | other.last,
             nearest=self.nearest | other.nearest,
+            nearest_last=self.nearest_last | other.nearest_last,
             nth=self.nth | other.nth,
         )
 
     def __bool__(self) -> bool:
-        return bool(self.days or self.last or self.nearest or self.nth)
+        return bool(self.has_month_days or self.nth)
 
 
 @dataclass(slots=True)
@@ -61,6 +68,7 @@ class Sentence:
     topics: set[str] = field(default_factory=set)
     topic: str = ""  # of the current clause
     amount: Period | None = None
+    longest: Period | None = None  # of a random interval, whose shortest is the amount
     calendar_unit: str = ""  # of CALENDAR_UNITS, for "every day", not for "every 24 hours"
     interval_kind: str = ""  # "intervals" or "calendar", if the sentence demands such an interval
     by_clock: bool = False
@@ -70,6 +78,7 @@ class Sentence:
     fields: dict[str, Field] = field(default_factory=dict)
     weekdays: int = 0
     months: int = 0
+    years: int = 0  # as in ``Cron``
     open_days: Days = field(default_factory=Days)  # not yet closed by an "of"
     day_groups: list[tuple[Days, int | None]] = field(default_factory=list)  # with their months; None for all
     delay: Period | None = None
@@ -122,6 +131,7 @@ _TOPICS = {
     **dict.fromkeys(("times", "window", "second", "minute", "hour"), "times"),
     **dict.fromkeys(("days", "weekdays"), "days"),
     "months": "months",
+    "years": "years",
 }
 _NAMES = {
     "amount": "interval",

@@ -11,6 +11,7 @@ from enum import Enum, auto
 from unicodedata import combining, normalize
 
 from chronos.core.calendar import SECOND_US
+from chronos.core.schedule.cron_parser import MONTH_NAMES, WEEKDAY_NAMES
 from chronos.core.schedule.durations import HOUR_US, MINUTE_US
 from chronos.core.schedule.iso8601 import Period, is_instant
 from chronos.core.schedule.words.timezone_names import find_zones
@@ -40,20 +41,15 @@ class WordToken:
     value: int = 0
 
 
-_WEEKDAY_NAMES = ("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday")
-_MONTH_NAMES = (
-    *("january", "february", "march", "april", "may", "june"),
-    *("july", "august", "september", "october", "november", "december"),
-)
 WEEKDAYS = {
-    **{form: i for i, name in enumerate(_WEEKDAY_NAMES) for form in (name, f"{name}s", name[:3])},
+    **{form: i for i, name in enumerate(WEEKDAY_NAMES) for form in (name, f"{name}s", name[:3])},
     "tues": 2,
     "weds": 3,
     "thur": 4,
     "thurs": 4,
 }
 MONTHS = {
-    **{form: i for i, name in enumerate(_MONTH_NAMES, 1) for form in (name, name[:3])},
+    **{form: i for i, name in enumerate(MONTH_NAMES, 1) for form in (name, name[:3])},
     "sept": 9,
 }
 UNITS = {

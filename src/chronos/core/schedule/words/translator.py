@@ -19,6 +19,7 @@ from chronos.core.schedule.words.sentence import RESTRICTIONS, Sentence
 _FURTHEST_DAYS = 109_575  # 300 years, slightly more than the longest Go duration
 _INTERVAL_HINT = "only an interval that divides an hour or a day evenly can keep to times and days"
 _PERIOD_HINT = 'give a first date, as in "every 2 weeks from 2027-01-04 at 9am"'
+_RANDOM_HINT = 'write the shorter one first, as in "every 5 to 10 minutes"'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +31,7 @@ class Reading:
     """
 
     expression: str = ""
+    second_of_day: int | None = None  # of the first occurrence: "every 2 days at 10:30"
     delay: Delay | None = None
     timezone: str | None = None
     start: str | None = None
@@ -43,7 +45,7 @@ def translate_sentence(sentence: Sentence) -> Reading:
     """Translate a sentence. Raises ``Unclear`` if its parts do not fit together."""
     if sentence.open_days:
         sentence.day_groups.append((sentence.open_days, None))
-    delay, start = None, sentence.start
+    delay, start, second_of_day = None, sentence.start, None
     if sentence.delay is not None:
         delay = _delay(sentence)
         expression = format_delay(delay)
@@ -54,12 +56,16 @@ def translate_sentence(sentence: Sentence) -> Reading:
     elif "cron" in sentence.positions:
         expression = _quoted_cron(sentence)
     elif sentence.amount is not None and _is_interval(sentence):
-        start = _start_of_day_at(sentence) or start
+        if (start_of_day := _start_of_day_at(sentence)) is not None:
+            start = start_of_day
+        elif sentence.times:
+            second_of_day = sentence.times[0]
         expression = _interval(sentence, sentence.amount)
     else:
         expression = format_cron(to_cron(sentence))
     return Reading(
         expression=expression,
+        second_of_day=second_of_day,
         delay=delay,
         timezone=sentence.zone,
         start=start or None,
@@ -108,7 +114,7 @@ def _quoted_cron(sentence: Sentence) -> str:
         return text
     if not text.isascii() or "H" in text:
         raise sentence.error("cron", "has a quoted cron expression that cannot be read", "write it without the words")
-    return format_cron(parse_cron(text, dialect="seconds" if len(text.split()) == 6 else "standard"))
+    return format_cron(parse_cron(text, dialect="auto"))
 
 
 # --- intervals -----------------------------------------------------------------------------------------------------
@@ -116,6 +122,9 @@ def _quoted_cron(sentence: Sentence) -> str:
 
 def _is_interval(sentence: Sentence) -> bool:
     """Whether the amount is counted from a start, rather than translated to fields of a cron expression."""
+    if sentence.longest is not None:
+        sentence.check_only("amount", "a random interval")
+        return True
     anchored = bool(sentence.start or sentence.anchor or sentence.count is not None)
     restricted = any(part in sentence.positions for part in RESTRICTIONS)
     if sentence.interval_kind:
@@ -125,7 +134,7 @@ def _is_interval(sentence: Sentence) -> bool:
         return False
     if sentence.calendar_unit or clock_step(sentence.amount) is not None:
         return anchored and not restricted
-    if restricted and _start_of_day_at(sentence) is None:
+    if restricted and _start_of_day_at(sentence) is None and not _has_time_of_day(sentence):
         part = next(part for part in RESTRICTIONS if part in sentence.positions)
         hint = _INTERVAL_HINT if sentence.amount and sentence.amount.us else _PERIOD_HINT
         raise sentence.error(
@@ -138,19 +147,25 @@ def _is_interval(sentence: Sentence) -> bool:
 
 def _start_of_day_at(sentence: Sentence) -> str | None:
     """Return the start of "every 2 weeks from 2027-01-04 at 9am", whose time belongs to the start."""
-    others = [part for part in RESTRICTIONS if part in sentence.positions and part != "times"]
-    calendar = (
-        sentence.amount is not None and (sentence.amount.months or sentence.amount.days) and not sentence.calendar_unit
-    )
-    if not calendar or others or len(sentence.times) != 1 or not sentence.start or "T" in sentence.start:
+    if not _has_time_of_day(sentence) or not sentence.start or "T" in sentence.start:
         return None
     return _join_date_and_time(sentence.start, sentence.times[0])
+
+
+def _has_time_of_day(sentence: Sentence) -> bool:
+    """Whether the sentence is "every 2 days at 10:30": a period of whole days or months, and one time."""
+    amount = sentence.amount
+    others = [part for part in (*RESTRICTIONS, "anchor") if part in sentence.positions and part != "times"]
+    is_calendar = amount is not None and (amount.months or amount.days) and not amount.us
+    return bool(is_calendar and not sentence.calendar_unit and not others and len(sentence.times) == 1)
 
 
 def _interval(sentence: Sentence, amount: Period) -> str:
     if amount == Period():
         raise sentence.error("amount", "has an interval of zero")
     exclude_days(sentence)
+    if sentence.longest is not None:
+        return _random_interval(sentence, amount, sentence.longest)
     is_plain = not (amount.months or amount.days or sentence.interval_kind == "calendar" or sentence.anchor)
     if is_plain and sentence.count is None:
         return f"@every {go_duration(amount.us)}"
@@ -158,3 +173,13 @@ def _interval(sentence: Sentence, amount: Period) -> str:
     if sentence.anchor:
         return f"{repeat}/{sentence.anchor}/{iso_period(amount)}"
     return iso_period(amount) if sentence.count is None else f"{repeat}/{iso_period(amount)}"
+
+
+def _random_interval(sentence: Sentence, shortest: Period, longest: Period) -> str:
+    """Return ``@every 5m to 10m``. Days and weeks count as 24 hours each."""
+    if shortest.months or longest.months:
+        raise sentence.error("amount", "has a random interval of months or years, whose length varies", "use days")
+    ends_us = [amount.days * DAY_S * SECOND_US + amount.us for amount in (shortest, longest)]
+    if not ends_us[0] < ends_us[1]:
+        raise sentence.error("amount", "has a random interval that is not longer at its end", _RANDOM_HINT)
+    return f"@every {go_duration(ends_us[0])} to {go_duration(ends_us[1])}"

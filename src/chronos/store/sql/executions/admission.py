@@ -1,4 +1,4 @@
-"""Admission under locked gates, decided in memory by ``core.policy``.
+"""Admission under locked gates, decided in memory by ``core.admission_policy``.
 
 For everything that the hot path does not handle: requested and recovered executions, ``replace``, concurrency keys.
 """
@@ -78,7 +78,7 @@ class AdmissionHandler:
     def admit_runs(
         self, gate: Gate, runs: Sequence[RunRow], *, now_us: int
     ) -> Steps[tuple[list[Admitted], list[RunRow]]]:
-        """Admit runs under one locked gate, in order. Returns the admitted and the refused runs.
+        """Admit runs under one locked gate, in order. Returns the admitted and the rejected runs.
 
         Changes the gate in place; the caller writes it back.
         """

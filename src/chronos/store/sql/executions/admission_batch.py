@@ -1,6 +1,6 @@
 """A batch of admissions in memory: what was read under locked gates, and the decisions to write.
 
-    read for all gates ─► decide run by run (``core.policy``) ─► write for all gates
+    read for all gates ─► decide run by run (``core.admission_policy``) ─► write for all gates
 
 So hundreds of jobs take as many statements as one. Each run is decided as if the runs before it were already written.
 """
@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, field
 
+from chronos.core.admission_policy import PRIORITY_STEP_US, AdmissionVerdict, admit, is_held
 from chronos.core.config import Overlap
 from chronos.core.execution import Cause, Status
 from chronos.core.fencing_token import first_token, next_claim_token
 from chronos.core.job import JobState
-from chronos.core.policy import PRIORITY_STEP_US, AdmissionVerdict, admit, is_held
 from chronos.core.reasons import ReasonCode
 from chronos.store.commands import Admitted, RunRow
 from chronos.store.sql.executions.gates import Gate, KeyGate, OpenExecution, count_out, skip_used_turns
@@ -52,32 +52,32 @@ class AdmissionBatch:
         late: bool = False,
         all_or_nothing: bool = False,
     ) -> tuple[list[Admitted], list[RunRow]]:
-        """Admit runs under one gate, in order. Returns the admitted and the refused runs.
+        """Admit runs under one gate, in order. Returns the admitted and the rejected runs.
 
         - A run that exists is ignored.
         - ``late`` runs are queued instead of skipped on overlap, because only their lateness caused it.
-        - With ``all_or_nothing``, one refused run leaves everything unchanged.
+        - With ``all_or_nothing``, one rejected run leaves everything unchanged.
         """
         if all_or_nothing and (
-            refused := self._copy_for_trial(gate, runs).decide(copy(gate), runs, claim=claim, late=late)[1]
+            rejected := self._copy_for_trial(gate, runs).decide(copy(gate), runs, claim=claim, late=late)[1]
         ):
-            return [], refused
+            return [], rejected
         for run in runs:
             if run.key is not None:
                 self.keys[run.key].lim = run.key_limit  # the last run wins, as in the table
         admitted: list[Admitted] = []
-        refused = []
+        rejected = []
         for run in runs:
             scheduled = run.cause in (Cause.SCHEDULE, Cause.RECOVERY)
             if run.id in self.known or (scheduled and run.scheduled_us <= gate.done_us):
                 continue
-            held = gate.state == JobState.PAUSED and is_held(run.cause, before=False)
+            held = gate.state == JobState.PAUSED and is_held(run.cause, admitted_before_pause=False)
             if gate.overlap is Overlap.REPLACE and gate.active + gate.queued > 0:
                 self._replace(gate, held=held)
             key = self.keys.get(run.key) if run.key is not None else None
             verdict = _decide_admission(gate, key, requested=late or run.cause.requested, held=held)
             if verdict is AdmissionVerdict.REFUSE:
-                refused.append(run)
+                rejected.append(run)
                 continue
             if scheduled:
                 gate.done_us = run.scheduled_us
@@ -86,7 +86,7 @@ class AdmissionBatch:
                 admitted.append(self._skip(gate, run, verdict))
             else:
                 admitted.append(self._insert(gate, key, run, verdict, claim=claim, held=held))
-        return admitted, refused
+        return admitted, rejected
 
     def _copy_for_trial(self, gate: Gate, runs: Sequence[RunRow]) -> "AdmissionBatch":
         """Return a copy of the batch with the keys and executions of one gate."""

@@ -1,15 +1,15 @@
-"""``core.policy.admit`` as SQL, for scheduled instants on both hot paths.
+"""``core.admission_policy.admit`` as SQL, for scheduled instants on both hot paths.
 
 The conformance suite compares the statement with the policy. ``i`` is the batch, ``g`` the gates, ``d`` the decisions.
 """
 
 from collections.abc import Sequence
 
+from chronos.core.admission_policy import PRIORITY_STEP_US
 from chronos.core.config import Overlap
 from chronos.core.execution import Cause, Status
 from chronos.core.fencing_token import START_BITS, TURN_BITS
 from chronos.core.job import JobState
-from chronos.core.policy import PRIORITY_STEP_US
 from chronos.core.reasons import ReasonCode
 from chronos.store.commands import AdmitRow
 from chronos.store.sql.executions.gates import OVERLAPS

@@ -30,7 +30,7 @@ _decode_payload = msgspec.json.Decoder(_NewKeys).decode
 
 
 @dataclass(slots=True)
-class _WaitingExecution:
+class _RekeyedExecution:
     id: bytes
     gate: Gate
     status: int
@@ -39,14 +39,14 @@ class _WaitingExecution:
 
 
 class ConcurrencyKeys:
-    """Changes the concurrency keys of unstarted executions."""
+    """Changes the concurrency keys of ready and queued executions."""
 
     def __init__(self, d: Dialect, gates: GateQueue) -> None:
         self._gates = gates
         self._open = f"""
             select id, job, status, key, detail from active where {d.one_of("job", 1)}
             order by job, scheduled_us, id {d.lock()}"""
-        self._take = f"""
+        self._update_keys = f"""
             update active set key = i.key, status = i.status from {d.rows(1, "id:i key:i status:n")} as i
             where {d.within("active.id", 1)} and active.id = i.id"""
 
@@ -60,31 +60,33 @@ class ConcurrencyKeys:
         jobs = {gate.job: (row, gate) for row, gate in changed if gate.active + gate.queued > 0}
         if not jobs:
             return set()
-        waiting: list[_WaitingExecution] = []
+        executions: list[_RekeyedExecution] = []
         limits: dict[bytes, int] = {}
         for id_, job, status, before, detail in (yield Query(self._open, rows=to_id_rows(jobs))):
             row, gate = jobs[job]
             key = _new_key(row, before, detail)
             if status in _STATUSES_REKEYED:
-                waiting.append(_WaitingExecution(id_, gate, status, before, key))
+                executions.append(_RekeyedExecution(id_, gate, status, before, key))
             if key is not None and row.gate.key_limit and (status in _STATUSES_REKEYED or key == before):
                 limits[key] = row.gate.key_limit
         keys = yield from self._gates.lock_keys(limits)
         others = {
-            key for execution in waiting for key in (execution.before, execution.key) if key is not None
+            key for execution in executions for key in (execution.before, execution.key) if key is not None
         } - keys.keys()
         keys |= yield from self._gates.lock_existing_keys(sorted(others))
-        taken = [*_change_keys(waiting, keys), *_requeue_beyond_limits(waiting, keys)]
-        if taken:
-            values = {execution.id: (execution.id, execution.key, int(execution.status)) for execution in taken}
-            yield Query(self._take, rows=Rows("iin", list(values.values())))
+        changed_executions = [*_change_keys(executions, keys), *_requeue_beyond_limits(executions, keys)]
+        if changed_executions:
+            values = {
+                execution.id: (execution.id, execution.key, int(execution.status)) for execution in changed_executions
+            }
+            yield Query(self._update_keys, rows=Rows("iin", list(values.values())))
             yield from self._gates.save_keys(keys.values())
         return set(keys)
 
 
-def _change_keys(waiting: Sequence[_WaitingExecution], keys: Mapping[bytes, KeyGate]) -> list[_WaitingExecution]:
+def _change_keys(executions: Sequence[_RekeyedExecution], keys: Mapping[bytes, KeyGate]) -> list[_RekeyedExecution]:
     """Return the executions whose key changes, and count them in place."""
-    moved = [execution for execution in waiting if execution.before != execution.key]
+    moved = [execution for execution in executions if execution.before != execution.key]
     for execution in moved:
         if execution.before is not None:
             count_out(keys[execution.before], execution.status)
@@ -94,11 +96,11 @@ def _change_keys(waiting: Sequence[_WaitingExecution], keys: Mapping[bytes, KeyG
 
 
 def _requeue_beyond_limits(
-    waiting: Sequence[_WaitingExecution], keys: Mapping[bytes, KeyGate]
-) -> list[_WaitingExecution]:
+    executions: Sequence[_RekeyedExecution], keys: Mapping[bytes, KeyGate]
+) -> list[_RekeyedExecution]:
     """Queue ready executions beyond the limit of their key, the latest first; counted in place. Returns them."""
-    requeued: list[_WaitingExecution] = []
-    for execution in reversed(waiting):
+    requeued: list[_RekeyedExecution] = []
+    for execution in reversed(executions):
         key = keys[execution.key] if execution.key is not None else None
         if key is not None and execution.status == Status.READY and key.active > key.lim > 0:
             execution.status = Status.QUEUED

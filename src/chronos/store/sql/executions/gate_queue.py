@@ -1,13 +1,13 @@
-"""Wakes, holds, requeues and cancels the executions behind locked gates."""
+"""Changes the open executions of jobs whose gates are locked: wake, hold, requeue, cancel."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from heapq import merge
 from typing import Any
 
+from chronos.core.admission_policy import is_held
 from chronos.core.execution import CancelRequest, Cause, Status
 from chronos.core.execution_detail import GROUP_JSON_KEY, close_detail
 from chronos.core.fencing_token import first_token, next_claim_token
-from chronos.core.policy import is_held
 from chronos.core.reasons import ReasonCode
 from chronos.store.commands import Claimed
 from chronos.store.sql.append_only import AppendOnlyTables
@@ -29,7 +29,8 @@ last_run_sql = "(select g.ran_us from gate as g where g.job = {}.job)".format
 NO_FREED_KEYS: Mapping[bytes, int] = {}
 _MAX_SINGLE_GATE_QUERIES = 4  # up to so many gates, a query per gate is faster: an index serves its limit
 _EXTRA_ROWS_BEHIND_KEY = 16  # jobs, and executions of each, read behind a key beyond the number of freed places
-_UNSTARTED = (Status.READY, Status.QUEUED, Status.WAITING)
+_QUEUED_COLUMNS = "id, job, key, lane, rank, token"
+_NOT_RUNNING = (Status.READY, Status.QUEUED, Status.WAITING)
 
 
 class GateQueue(GateRows):
@@ -62,10 +63,10 @@ class GateQueue(GateRows):
         self._request_cancel = f"update active set cancel = $1 where {d.one_of('id', 2)} and {not_canceled}"
         queued = f"status = {int(Status.QUEUED)} and held = 0"
         self._first_queued = f"""
-            select id, job, key, lane, rank, token from active where job = $1 and {queued}
+            select {_QUEUED_COLUMNS} from active where job = $1 and {queued}
             order by scheduled_us, id limit $2"""
         self._first_queued_of_many = f"""
-            select id, job, key, lane, rank, token from (
+            select {_QUEUED_COLUMNS} from (
                 select a.id, a.job, a.key, a.lane, a.rank, a.token, i.room,
                     row_number() over (partition by a.job order by a.scheduled_us, a.id) as place
                 from {d.rows(1, "job:i room:n")} as i join active as a on a.job = i.job
@@ -82,18 +83,18 @@ class GateQueue(GateRows):
             select id, key from active where job = $1 and status = {int(Status.READY)}
             order by scheduled_us desc, id desc limit $2 {d.lock()}"""
         self._requeue = f"update active set status = {int(Status.QUEUED)} where {d.one_of('id', 1)}"
-        stopped = ", ".join(str(int(cause)) for cause in Cause if is_held(cause, before=True))
-        unstarted = f"{d.one_of('job', 1)} and started_us is null and cause in ({stopped})"
+        stopped = ", ".join(str(int(cause)) for cause in Cause if is_held(cause, admitted_before_pause=True))
+        not_started = f"{d.one_of('job', 1)} and started_us is null and cause in ({stopped})"
         self._hold_ready = f"""
             update active set held = 1, status = {int(Status.QUEUED)}
-            where status = {int(Status.READY)} and {unstarted} returning job, key"""
-        self._hold_queued = f"update active set held = 1 where status = {int(Status.QUEUED)} and {unstarted}"
-        self._waiting_on_keys = f"select job from active where {d.one_of('key', 1)} and {queued}"
+            where status = {int(Status.READY)} and {not_started} returning job, key"""
+        self._hold_queued = f"update active set held = 1 where status = {int(Status.QUEUED)} and {not_started}"
+        self._jobs_queued_behind_keys = f"select job from active where {d.one_of('key', 1)} and {queued}"
         self._next_behind_keys = f"""
-            with waiting as materialized (select job, rank from active where {d.one_of("key", 2)} and {queued})
-            select job from waiting group by job order by min(rank), job limit $1"""
+            with queued_rows as materialized (select job, rank from active where {d.one_of("key", 2)} and {queued})
+            select job from queued_rows group by job order by min(rank), job limit $1"""
         self._first_behind_keys = f"""
-            select id, job, key, lane, rank, token from (
+            select {_QUEUED_COLUMNS} from (
                 select a.id, a.job, a.key, a.lane, a.rank, a.token, i.room,
                     row_number() over (partition by a.job, a.key order by a.scheduled_us, a.id) as place,
                     row_number() over (partition by a.job order by a.scheduled_us, a.id) as place_of_all
@@ -124,25 +125,26 @@ class GateQueue(GateRows):
         """Wake queued executions that now have room.
 
         - Up to ``take`` of them, in ``lanes``, start on ``node``; the others become ready.
-        - ``freed`` maps each freed concurrency key to the number of releases (0 if the caller has counted them). The
-          best-ranked executions of other jobs behind these keys are woken too, unless another transaction has locked
-          their gate or they are too many: a later ``Wake`` finds those.
+        - ``freed`` maps each freed concurrency key to the number of executions that no longer use it and that the
+          caller has not yet subtracted from ``KeyGate.active``. The best-ranked executions of other jobs behind these
+          keys are woken too. Gates that another transaction has locked, and executions beyond a limit, are left to a
+          later ``Wake``.
         - Gates are changed in place. Keys are locked together, in order. Save every other changed gate before the call.
         - Returns (started executions, number made ready).
         """
         locked = list(gates)
         open_gates = {g.job: g for g in locked if _has_room(g)}
         other_gates = (yield from self._lock_gates_behind_keys(freed, {g.job for g in locked})) if freed else {}
-        waiting = (yield from self._select_next_queued(list(open_gates.values()))) if open_gates else []
+        queued_rows = (yield from self._select_next_queued(list(open_gates.values()))) if open_gates else []
         if other_gates:
-            waiting += yield from self._select_queued_behind_keys(other_gates.values(), freed)
+            queued_rows += yield from self._select_queued_behind_keys(other_gates.values(), freed)
         keys = yield from self.lock_existing_keys(
-            sorted({row[2] for row in waiting if row[2] is not None} | freed.keys())
+            sorted({row[2] for row in queued_rows if row[2] is not None} | freed.keys())
         )
         for freed_key, count in freed.items():
             keys[freed_key].active -= count
         chosen: list[Row] = []
-        for gate, (execution, job, _, lane, *_) in _choose_rows_with_room(waiting, open_gates | other_gates, keys):
+        for gate, (execution, job, _, lane, *_) in _choose_rows_with_room(queued_rows, open_gates | other_gates, keys):
             claim = take > 0 and lane in lanes and job not in other_gates
             take -= claim
             status = Status.RUNNING if claim else Status.READY
@@ -153,24 +155,27 @@ class GateQueue(GateRows):
             yield from self.save_keys(keys.values())
         yield from self.save(other_gates.values())
         rows = (yield Query(self._make_ready, rows=Rows("innnnn", chosen))) if chosen else []
-        taken = to_claimed_rows(row[:-1] for row in rows if row[-1] == Status.RUNNING)
-        return taken, len(rows) - len(taken)
+        started = to_claimed_rows(row[:-1] for row in rows if row[-1] == Status.RUNNING)
+        return started, len(rows) - len(started)
 
-    def wake_after_freed_keys(self, freed: Collection[bytes], now_us: int) -> Steps[None]:
+    def wake_behind_freed_keys(self, freed: Collection[bytes], now_us: int) -> Steps[None]:
         """Wake executions behind freed concurrency keys. Call it after the gates were saved."""
         if freed:
             yield from self.wake((), now_us=now_us, freed=dict.fromkeys(freed, 0))
 
-    def wake_behind_keys(self, keys: Sequence[bytes], now_us: int) -> Steps[int]:
+    def wake_behind_keys_with_room(self, keys: Sequence[bytes], now_us: int) -> Steps[int]:
         """Wake executions behind concurrency keys with room. Locks and saves their gates. Returns the number woken."""
-        jobs = yield Query(self._waiting_on_keys, rows=to_id_rows(keys))
+        jobs = yield Query(self._jobs_queued_behind_keys, rows=to_id_rows(keys))
         gates = yield from self.lock(sorted({row[0] for row in jobs}))
         _, woken = yield from self.wake(gates.values(), now_us=now_us)
         yield from self.save(gates.values())
         return woken
 
     def find_keys_with_room(self, limit: int) -> Steps[list[bytes]]:
-        """Return concurrency keys with room and a queue, as a crash between freeing and waking may leave them."""
+        """Return concurrency keys with room that still have executions queued behind them.
+
+        ``wake`` leaves them when another transaction has locked a gate, or when too many are queued.
+        """
         rows = yield Query(self._free_keys, (limit,))
         return [row[0] for row in rows]
 
@@ -188,7 +193,7 @@ class GateQueue(GateRows):
         return (yield from self._count_requeued([(gate, key) for _, key in rows]))
 
     def hold(self, gates: Iterable[Gate]) -> Steps[set[bytes]]:
-        """Hold the unstarted executions of jobs that are being paused. They are queued and block no others.
+        """Hold the executions of jobs that are being paused, unless they started. They are queued and block no others.
 
         Returns the freed concurrency keys.
         """
@@ -209,7 +214,7 @@ class GateQueue(GateRows):
         yield from self.save_keys(keys.values())
         return set(keys)
 
-    def cancel_unstarted(self, gate: Gate, code: ReasonCode, message: str | None, now_us: int) -> Steps[set[bytes]]:
+    def cancel_not_running(self, gate: Gate, code: ReasonCode, message: str | None, now_us: int) -> Steps[set[bytes]]:
         """Cancel the executions of a locked gate that are not running. Returns the freed concurrency keys.
 
         Running executions are locked too, so that none is released before it is asked to cancel.
@@ -217,7 +222,7 @@ class GateQueue(GateRows):
         if gate.active + gate.queued == 0:
             return set()
         opened = yield from self.lock_open_executions([gate.job])
-        canceled = {i: run for i, run in opened.get(gate.job, {}).items() if run.status in _UNSTARTED}
+        canceled = {i: run for i, run in opened.get(gate.job, {}).items() if run.status in _NOT_RUNNING}
         if not canceled:
             return set()
         yield from self.cancel_locked(dict.fromkeys(canceled, gate), code, message, now_us)
@@ -272,14 +277,14 @@ class GateQueue(GateRows):
     def _lock_gates_behind_keys(
         self, freed: Mapping[bytes, int], excluded: Collection[bytes]
     ) -> Steps[dict[bytes, Gate]]:
-        """Lock the gates of other jobs that wait for concurrency keys and have room, as far as they are unlocked."""
+        """Lock the gates with room of other jobs that are queued behind concurrency keys. Skips locked gates."""
         rows = yield Query(self._next_behind_keys, (_EXTRA_ROWS_BEHIND_KEY + sum(freed.values()),), to_id_rows(freed))
         jobs = sorted(row[0] for row in rows if row[0] not in excluded)
         gates = (yield from self.try_lock(jobs)) if jobs else {}
         return {job: gate for job, gate in gates.items() if _has_room(gate)}
 
     def _select_queued_behind_keys(self, gates: Iterable[Gate], freed: Mapping[bytes, int]) -> Steps[list[Row]]:
-        """Return the next executions of these gates behind the keys, as many as may have room."""
+        """Return the first executions of these gates that are queued behind the keys, as many as may have room."""
         max_rows = _EXTRA_ROWS_BEHIND_KEY + sum(freed.values())
         places = [(g.job, key, min(max_rows, g.lim - g.active if g.lim else max_rows)) for g in gates for key in freed]
         return (yield Query(self._first_behind_keys, rows=Rows("iin", places)))
@@ -312,28 +317,30 @@ def _has_room(gate: Gate) -> bool:
 
 
 def _choose_rows_with_room(
-    waiting: Sequence[Row], gates: Mapping[bytes, Gate], keys: Mapping[bytes, KeyGate]
+    queued_rows: Sequence[Row], gates: Mapping[bytes, Gate], keys: Mapping[bytes, KeyGate]
 ) -> Iterable[tuple[Gate, Row]]:
     """Yield the executions that have room, each with its gate, and count them in place. Its turn is ``gate.seq``.
 
+    - Rows: ``_QUEUED_COLUMNS``.
     - Ordered: the executions of one job as given. With concurrency keys, the best-ranked of all jobs first.
     """
-    ordered: Iterable[Row] = waiting
+    ordered: Iterable[Row] = queued_rows
     if keys:
         queues: dict[bytes, list[Row]] = {}
-        for row in waiting:
+        for row in queued_rows:
             queues.setdefault(row[1], []).append(row)
         ordered = merge(*queues.values(), key=lambda row: (row[4], row[0]))
     for row in ordered:
-        gate = gates[row[1]]
-        key = keys[row[2]] if row[2] is not None else None
+        _, job, key_id, _, _, token = row
+        gate = gates[job]
+        key = keys[key_id] if key_id is not None else None
         if (gate.lim and gate.active >= gate.lim) or (key is not None and key.active >= key.lim > 0):
             continue
         for counted in (gate, key):
             if counted is not None:
                 counted.active += 1
                 counted.queued -= 1
-        skip_used_turns(gate, row[5])
+        skip_used_turns(gate, token)
         gate.seq += 1
         yield gate, row
 

@@ -48,13 +48,13 @@ class LifecycleHandler:
     ) -> None:
         self._hot, self._gates, self._records, self._settlement = hot, gates, records, settlement
         self._admission = AdmissionHandler(d, gates)
-        held = (
+        runs_under_token = (
             f"{d.within('active.id', 1)} and active.id = i.id and active.token = i.token and active.status = {RUNNING}"
         )
-        not_canceled = f"{held} and active.cancel = 0"
+        not_canceled = f"{runs_under_token} and active.cancel = 0"
         self._advance = f"""
             update active set detail = i.detail from {d.rows(1, "id:i token:n detail:t")} as i
-            where {held} returning active.id"""
+            where {runs_under_token} returning active.id"""
         self._select_attempt = "select 1 from attempt where execution = $1 and task = $2 and number = $3"
         self._suspend = f"""
             update active set status = {WAITING}, owner = null, wake_us = i.wake_us, signal = i.signal,
@@ -87,19 +87,19 @@ class LifecycleHandler:
     # --- admission
 
     def admit(self, command: Admit, *, resent: bool) -> Steps[list[Admitted]]:
-        """See ``Admit``. ``careful`` rows are admitted under locks, the others by the hot path."""
+        """See ``Admit``. Rows with ``needs_gate_lock`` are admitted under locks, the others by the hot path."""
         rows: Sequence[AdmitRow] = command.rows
         before: list[Admitted] = []
         if resent:
             before = yield from self._admission.admitted_before(command.request, command.node, rows)
             known = {answer.id for answer in before}
             rows = [row for row in rows if row.id not in known]
-        careful = [row for row in rows if row.careful]
-        plain = [row for row in rows if not row.careful] if careful else rows
+        locked = [row for row in rows if row.needs_gate_lock]
+        plain = [row for row in rows if not row.needs_gate_lock] if locked else rows
         answers: list[Admitted] = []
-        if careful:  # first, because they wait for their gates: a transaction must not wait while it holds locks
+        if locked:  # first, because they wait for their gates: a transaction must not wait while it holds locks
             answers += yield from self._admission.admit_under_locks(
-                careful, node=command.node, now_us=command.now_us, request=command.request
+                locked, node=command.node, now_us=command.now_us, request=command.request
             )
         if plain:
             answers += yield from self._hot.admit(command, plain)
@@ -121,11 +121,11 @@ class LifecycleHandler:
         answers: list[Admitted] = []
         recovered: list[tuple[Recover, Gate]] = []
         for part, gate in requests:
-            admitted, refused = batch.decide(gate, part.runs, late=True, all_or_nothing=part.all_or_nothing)
-            if refused and part.all_or_nothing:
+            admitted, rejected = batch.decide(gate, part.runs, late=True, all_or_nothing=part.all_or_nothing)
+            if rejected and part.all_or_nothing:
                 continue
             gate.done_us = max([gate.done_us, *(span.to_us for span in part.spans)])
-            move_cursor(gate, refused[0].scheduled_us if refused else part.next_us)
+            move_cursor(gate, rejected[0].scheduled_us if rejected else part.next_us)
             answers += admitted
             recovered.append((part, gate))
         yield from self._admission.finish_batch(batch)
@@ -143,8 +143,8 @@ class LifecycleHandler:
             return (yield from self._find_triggered_before(before))
         if not command.room:
             raise QueueFull("too many executions are pending; try again later")
-        admitted, refused = yield from self._admission.admit_runs(gate, [command.run], now_us=command.now_us)
-        if refused:
+        admitted, rejected = yield from self._admission.admit_runs(gate, [command.run], now_us=command.now_us)
+        if rejected:
             raise QueueFull(
                 f'the queue of "{name}" is full ({gate.queued} of {gate.queue_max}); wait, or raise queue_max'
             )
@@ -170,7 +170,7 @@ class LifecycleHandler:
         before = {keys[key]: execution for key, execution in made.items()}
         new = [run for run in command.runs if run.id not in before]
         new, beyond = new[: command.room], [] if command.room is None else new[command.room :]
-        admitted, refused = yield from self._admission.admit_runs(gate, new, now_us=command.now_us)
+        admitted, rejected = yield from self._admission.admit_runs(gate, new, now_us=command.now_us)
         if admitted:
             created = {run.id for run in admitted}
             remembered = [(key, execution) for key, execution in keys.items() if execution in created]
@@ -179,7 +179,7 @@ class LifecycleHandler:
             instants_us = [run.scheduled_us for run in new if run.id in created]
             detail = f"{len(created)} of {rfc3339(instants_us[0])} to {rfc3339(instants_us[-1])}"
             yield from self._records.audit(command.actor, "backfill", namespace, name, command.now_us, detail)
-        left = {run.id for run in (*refused, *beyond)}
+        left = {run.id for run in (*rejected, *beyond)}
         accepted = takewhile(lambda run: run.id not in left, command.runs)
         return Backfilled([before.get(run.id, run.id) for run in accepted], [run.status for run in admitted])
 
@@ -212,39 +212,45 @@ class LifecycleHandler:
     def advance(self, command: Advance) -> Steps[list[bytes]]:
         """See ``Advance``."""
         rows = yield Query(self._advance, rows=Rows("int", [(r.id, r.token, r.detail) for r in command.rows]))
-        held = {row[0] for row in rows}
-        yield from self._records.insert_attempts(a for row in command.rows if row.id in held for a in row.attempts)
-        return list(held)
+        current_ids = {row[0] for row in rows}
+        yield from self._records.insert_attempts(
+            a for row in command.rows if row.id in current_ids for a in row.attempts
+        )
+        return list(current_ids)
 
     def advance_with(self, command: AdvanceWith) -> Steps[bool]:
         """See ``AdvanceWith``."""
         check_statements(command.statements)
         before = yield Query(self._select_attempt, command.row.attempts[-1][:3])
-        held = yield from self.advance(Advance(rows=(command.row,)))
-        if held and not before:
+        current = yield from self.advance(Advance(rows=(command.row,)))
+        if current and not before:
             yield from self._settlement.run_user_statements(command.statements)
-        return bool(held)
+        return bool(current)
 
     def suspend(self, command: Suspend) -> Steps[list[bytes]]:
         """See ``Suspend``."""
         rows = [(*r[:3], _encode_signals(r.signals), *r[4:7]) for r in command.rows]
         query = Query(self._suspend, rows=Rows("inntnnt", rows))
-        held = yield from self._settlement.leave_running_or_cancel(query, command.rows, command.now_us)
-        yield from self._records.insert_attempts(a for row in command.rows if row.id in held for a in row.attempts)
-        return list(held)
+        current_ids = yield from self._settlement.leave_running_or_cancel(query, command.rows, command.now_us)
+        yield from self._records.insert_attempts(
+            a for row in command.rows if row.id in current_ids for a in row.attempts
+        )
+        return list(current_ids)
 
     def release(self, command: Release) -> Steps[list[bytes]]:
         """See ``Release``."""
         rows = [(*r[:4], command.now_us) for r in command.rows]
         query = Query(self._release, rows=Rows("inntn", rows))
-        held = yield from self._settlement.leave_running_or_cancel(query, command.rows, command.now_us)
-        yield from self._records.insert_attempts(a for row in command.rows if row.id in held for a in row.attempts)
-        return list(held)
+        current_ids = yield from self._settlement.leave_running_or_cancel(query, command.rows, command.now_us)
+        yield from self._records.insert_attempts(
+            a for row in command.rows if row.id in current_ids for a in row.attempts
+        )
+        return list(current_ids)
 
     def wake(self, command: Wake) -> Steps[int]:
         """See ``Wake``. Concurrency keys come first, because gates are locked before executions."""
         keys = yield from self._gates.find_keys_with_room(command.limit)
-        woken = (yield from self._gates.wake_behind_keys(keys, command.now_us)) if keys else 0
+        woken = (yield from self._gates.wake_behind_keys_with_room(keys, command.now_us)) if keys else 0
         rows = yield Query(self._wake, (command.now_us, command.limit))
         return len(rows) + woken
 
@@ -268,7 +274,10 @@ class LifecycleHandler:
 
 
 def _may_recover(part: Recover, gate: Gate) -> bool:
-    """Whether the gate is as expected. With ``all_or_nothing``, nothing is replaced for runs that may not fit."""
+    """Return whether the gate is as expected.
+
+    With ``all_or_nothing``, nothing is replaced for runs that may not fit.
+    """
     if part.all_or_nothing and gate.overlap is Overlap.REPLACE and gate.queue_max == 0 and gate.active > 0:
         return False
     return gate.is_at(part.expect_us, part.version)

@@ -49,7 +49,7 @@ class HotPath(Protocol):
     """Admit, claim and settle, which each engine implements for speed."""
 
     def admit(self, command: Admit, rows: Sequence[AdmitRow]) -> Steps[list[Admitted]]:
-        """Admit rows of the command that are not ``careful``."""
+        """Admit rows of the command without ``needs_gate_lock``."""
 
     def claim(self, command: Claim) -> Steps[list[Claimed]]:
         """Claim from ``lanes``."""
@@ -73,7 +73,7 @@ class SettlementHandler:
     def __init__(self, d: Dialect, hot: HotPath, gates: GateQueue, records: AppendOnlyTables) -> None:
         self._hot, self._gates, self._records = hot, gates, records
         self._enter_user_session, self._leave_user_session = d.user_session_settings()
-        held = (
+        runs_under_token = (
             f"{d.within('active.id', 1)} and active.id = i.id and active.token = i.token and active.status = {RUNNING}"
         )
         self._one = f"select job, status, cancel, key, token from active where id = $1 {d.lock()}"
@@ -94,11 +94,12 @@ class SettlementHandler:
         self._select_cancel_requested = f"""
             select active.id, active.job, active.token, active.cancel, active.cancel_message, active.detail
             from active
-            join {d.rows(1, "id:i token:n")} as i on {held} where active.cancel <> 0"""
+            join {d.rows(1, "id:i token:n")} as i on {runs_under_token} where active.cancel <> 0"""
         self._retry_lost = f"""
             update active set status = {READY}, owner = null, ready_since_us = i.now_us, attempt = i.attempt,
                 detail = coalesce(i.detail, active.detail)
-            from {d.rows(1, "id:i token:n attempt:n detail:t now_us:n")} as i where {held} and active.cancel = 0
+            from {d.rows(1, "id:i token:n attempt:n detail:t now_us:n")} as i
+            where {runs_under_token} and active.cancel = 0
             returning active.id"""
         self._stop_node = "update node set stopped_us = $2 where number = $1"
         self._release_outbox = "update outbox set owner = null where owner = $1"
@@ -321,7 +322,7 @@ class SettlementHandler:
 
 
 def _has_side_records(rows: Sequence[SettleRow]) -> bool:
-    """Whether any row has attempts, follow-ups or a dead letter."""
+    """Return whether any row has attempts, follow-ups or a dead letter."""
     for row in rows:  # noqa: SIM110 - for the usual single row, a generator costs more
         if row.attempts or row.follow or row.dead_letter:
             return True

@@ -9,9 +9,9 @@ from itertools import islice
 
 import msgspec
 
+from chronos.core.admission_policy import GateSpec
 from chronos.core.ids import job_ids
 from chronos.core.node import Actor
-from chronos.core.policy import GateSpec
 from chronos.store.commands import JobRow, Saved, SaveJobs
 from chronos.store.sql.append_only import AppendOnlyTables, AuditLineRow
 from chronos.store.sql.executions.gates import OVERLAPS

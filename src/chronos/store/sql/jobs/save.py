@@ -3,12 +3,12 @@
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
+from chronos.core.admission_policy import PRIORITY_STEP_US
 from chronos.core.config import Overlap
 from chronos.core.execution import CancelRequest, Cause, Status
 from chronos.core.ids import requested_execution_id
 from chronos.core.job import JobState, Unreadable
 from chronos.core.node import Actor
-from chronos.core.policy import PRIORITY_STEP_US
 from chronos.core.reasons import ReasonCode
 from chronos.errors import Conflict, Invalid, QueueFull
 from chronos.store.commands import NEW, DeleteJob, JobRow, RunOnSave, RunRow, Saved, SaveJobs
@@ -147,7 +147,7 @@ class SaveJobsHandler:
         yield from self._dependencies.mark_followed(upstream)
         if deleted:
             freed |= yield from self._delete(deleted, gates, command.now_us, command.actor)
-        yield from self._gates.wake_after_freed_keys(freed, command.now_us)
+        yield from self._gates.wake_behind_freed_keys(freed, command.now_us)
         if [row.run for row in rows].count(None) < len(rows):
             yield from self._run_on_save(command, saved, only_switched)
         return saved
@@ -234,7 +234,7 @@ class SaveJobsHandler:
         yield from self._dependencies.remove([command.job] if touched else [])
         yield from self._dependencies.mark_followed(upstream)
         freed = yield from self._delete(deleted, gates, command.now_us, command.actor)
-        yield from self._gates.wake_after_freed_keys(freed, command.now_us)
+        yield from self._gates.wake_behind_freed_keys(freed, command.now_us)
 
     def _delete(self, deleted: list[Row], gates: dict[bytes, Gate], now_us: int, actor: Actor) -> Steps[set[bytes]]:
         """Delete jobs whose gates are locked; rows of ``select_expected``. Returns the freed concurrency keys."""
@@ -244,7 +244,7 @@ class SaveJobsHandler:
         )
         for job, *_ in deleted:
             gate = gates[job]
-            freed |= yield from self._gates.cancel_unstarted(gate, ReasonCode.JOB_DELETED, None, now_us)
+            freed |= yield from self._gates.cancel_not_running(gate, ReasonCode.JOB_DELETED, None, now_us)
             if gate.active:
                 yield from self._gates.request_cancel_of_job(job, CancelRequest.DELETED)
         states = Counter(gates[row[0]].state for row in deleted)
@@ -269,8 +269,8 @@ class SaveJobsHandler:
             runs = [run for _, _, run in requested.values()]
             yield from self._gates.lock_keys({run.key: run.key_limit for run in runs if run.key is not None})
         for job, (part, row, run) in sorted(requested.items()):
-            _, refused = yield from self._admission.admit_runs(gates[job], [run], now_us=part.now_us)
-            if refused:
+            _, rejected = yield from self._admission.admit_runs(gates[job], [run], now_us=part.now_us)
+            if rejected:
                 raise QueueFull(
                     f'"{row.name}" cannot run now, because its queue is full ({gates[job].queued} of '
                     f"{gates[job].queue_max}), and nothing was saved; wait, or raise queue_max"
@@ -283,7 +283,7 @@ class SaveJobsHandler:
 
 
 def _may_follow(text: str) -> bool:
-    """Whether a job with this spec may have dependencies. An unreadable one may."""
+    """Return whether a job with this spec may have dependencies. An unreadable one may."""
     return any(word in text for word in _LINK_FIELDS) or isinstance(record.to_job_spec(text), Unreadable)
 
 

@@ -2,7 +2,8 @@
 
 Each migration has the statements that lead from the previous version. Its ``minimum`` is the oldest schema version
 whose release can still work: an expanding change (a new table, a nullable column) keeps it, a contracting change raises
-it to its own number. Statements that run after the start belong elsewhere in ``sql``.
+it to its own number. ``sqlite.connection`` and ``postgres.startup`` run the pending migrations when a store is opened.
+Statements that run later belong elsewhere in ``sql``.
 """
 
 from collections.abc import Sequence
@@ -25,7 +26,7 @@ class Migration:
     sqlite_minimum: int = 0  # if SQLite needs a newer one
 
     def statements(self, d: Dialect) -> list[str]:
-        """Return the statements to run on this engine."""
+        """Return the statements to run on this store engine."""
         extra = self.sqlite if d.name == "sqlite" else self.postgres
         return [d.to_driver_sql(s) for s in _split_statements((self.common + extra).format(**d.types()))]
 
@@ -48,7 +49,7 @@ MIGRATIONS: Sequence[Migration] = (
     Migration(
         version=7,
         minimum=2,
-        common=changes.NUMBERS,
+        common=changes.VERSION_7,
         sqlite=changes.VERSION_7_SQLITE,
         postgres=changes.VERSION_7_POSTGRES,
         sqlite_minimum=5,
@@ -59,12 +60,12 @@ MIGRATIONS: Sequence[Migration] = (
     Migration(
         version=9,
         minimum=2,
-        common=changes.OFFERS,
+        common=changes.VERSION_9,
         sqlite=changes.VERSION_9_SQLITE,
         postgres=changes.VERSION_9_POSTGRES,
         sqlite_minimum=5,
     ),
-    Migration(version=10, minimum=2, common=changes.LAST_RUN_COLUMN, sqlite_minimum=5),
+    Migration(version=10, minimum=2, common=changes.VERSION_10, sqlite_minimum=5),
 )
 VERSION = MIGRATIONS[-1].version
 CREATE_META = "create table if not exists meta (name text primary key, value text not null)"

@@ -2,6 +2,8 @@
 
 from chronos.store.sql.migrations.initial import NAMES_KEPT_SQLITE
 
+# --- version 2
+
 OUTPUT = """
 create table output (
     execution {id} not null,
@@ -13,8 +15,8 @@ create table output (
 ) {attempts};
 """
 
-# Dependencies between jobs go by name, so that either job may be created first. A gate records whether its job is
-# followed.
+# A job names the jobs that it follows, so that either job may be created first. A gate records whether its job has
+# followers.
 FOLLOWERS = """
 create table job_after (
     namespace {text} not null,
@@ -49,12 +51,14 @@ update gate set followed = 1
 where job in (select j.id from job as j join job_after as a on a.namespace = j.namespace and a.upstream = j.name);
 """
 
-# Since when an execution is ready; null: since it was admitted. Read only for ``late_lanes``.
+# --- version 3
+
+# The time since which an execution is ready. Null means since its admission. Only claims from ``late_lanes`` read it.
 READY_SINCE = """
 alter table active add column ready_since_us {int};
 """
 
-# Deleted jobs that may still have records, and when to check next whether these have expired.
+# Deleted jobs that may still have records, and the time of the next check whether the records have expired.
 REMAINS = """
 create table remains (
     job {id} not null primary key,
@@ -66,13 +70,15 @@ insert into remains (job, look_us) select job, 0 from tombstone;
 
 VERSION_3 = READY_SINCE + REMAINS
 
-# For heartbeats, which select the executions of one node. On SQLite the index would slow down claims and settlements
-# more than it helps the one or two nodes there.
+# Heartbeats select the executions of one node by this index. A SQLite store has only one or two nodes. There the index
+# would cost claims and settlements more than it saves.
 VERSION_3_POSTGRES = """
 create index active_owner on active (owner, id) where owner is not null;
 """
 
-# Names of deleted jobs, kept while any record of them exists.
+# --- version 4
+
+# Names of deleted jobs. They are kept while any record of the job exists.
 REMAINS_NAMED = """
 alter table remains add column namespace {text};
 alter table remains add column name {text};
@@ -92,20 +98,23 @@ create table token (
 ) {table};
 """
 
-# The reason of a cancel request, recorded when the execution ends.
+# The reason of a cancel request. It is recorded when the execution ends.
 CANCEL_MESSAGE = """
 alter table active add column cancel_message {text};
 """
 
 VERSION_4 = REMAINS_NAMED + TOKENS + CANCEL_MESSAGE
 
-# The tags of a job are found through its spec. An index by id, which is a hash, costs each new job a page of the WAL.
+# The store reads the tags of a job from its spec. An index by id, which is a hash, costs each new job a page of the
+# WAL.
 VERSION_4_SQLITE = """
 drop index job_tag_job;
 """
 
-# A job is found through its gate, which has the number of the job's row. An index by id, which is a hash, would cost
-# each new job one more page of the WAL.
+# --- version 5
+
+# The store finds a job through its gate, which has the number of the job's row. An index by id, which is a hash, would
+# cost each new job one more page of the WAL.
 NUMBERED_SQLITE = """
 create table numbered_job (
     number integer primary key,
@@ -131,15 +140,17 @@ alter table numbered_job rename to job;
 create unique index job_name on job (namespace, name);
 """
 
-# A covering index for due gates, because the gates themselves are spread over the whole table.
+# Due gates are spread over the whole table, so this index has every column that the read of due gates needs.
 DUE_SQLITE = """
 drop index gate_due;
 create index gate_due on gate (next_us, job, version, lane, keyed, overlap) where state = 0 and next_us is not null;
 """
 VERSION_5_SQLITE = NUMBERED_SQLITE + NAMES_KEPT_SQLITE + DUE_SQLITE
 
+# --- version 6
+
 # Gates are stored in the order of creation. Jobs created together are often due together, so a batch of admissions or
-# of new jobs touches few pages. Ordered by id, which is a hash, each row was on a page of its own.
+# of new jobs touches few pages. Before, gates were ordered by id, which is a hash, so each row was on a different page.
 VERSION_6_SQLITE = """
 create table ordered_gate (
     number integer primary key,
@@ -171,9 +182,12 @@ create index gate_due on gate (next_us, number, job, version, lane, keyed, overl
 create index gate_long on gate (job) where seq - trimmed >= 64;
 """
 
-# History is indexed by the number of the job, see ``job_number_sql``. A trigger numbers rows that are inserted without
-# a number: those of earlier releases, and all but settlements. Deleted jobs get numbers after all others here.
-NUMBERS = """
+# --- version 7
+
+# History is indexed by the number of the job (see ``job_number_sql``). Only settlements insert the number. For all
+# other rows, and for the rows of earlier releases, a trigger sets it. The migration gives deleted jobs the highest
+# numbers.
+VERSION_7 = """
 create table gone (
     job {id} not null primary key,
     number {int} not null
@@ -231,7 +245,8 @@ create trigger job_gone after delete on gate for each row execute function keep_
 create trigger job_forgotten after delete on remains for each row execute function forget_number();
 """
 
-# Names are searched, not ranked, so the index does not store their lengths, which cost each new job a row.
+# The store searches names but does not rank them. So the index does not store their lengths, which cost each new job a
+# row.
 SHORTER_NAMES_SQLITE = """
 drop table job_fts;
 create virtual table job_fts using fts5
@@ -242,8 +257,10 @@ insert into job_fts (job_fts) values ('rebuild');
 VERSION_7_SQLITE = NUMBERS_SQLITE + HISTORY_NUMBERS + NUMBER_TRIGGERS_SQLITE + SHORTER_NAMES_SQLITE
 VERSION_7_POSTGRES = NUMBERS_POSTGRES + HISTORY_NUMBERS + NUMBER_TRIGGERS_POSTGRES
 
-# Jobs that are not active, in list order, for lists by state: most jobs are active, so searching all jobs would be
-# slow. Triggers maintain the table, so that writes of earlier releases do too.
+# --- version 8
+
+# Jobs whose state is not active (0), for lists by state. Most jobs are active, so a search through all jobs would be
+# slow. Triggers maintain the table, so that the writes of earlier releases update it too.
 IDLE = """
 create table idle (
     number {int} not null primary key,
@@ -293,7 +310,7 @@ insert into idle (number, job, state, namespace, name) select g.number, g.job, g
 """
 
 # Each index has the filtered columns first, then the list order. ``key || ''`` keeps the planner from using this index
-# for a key with a value, which has its own. Most executions succeed, so only other outcomes are indexed by status.
+# for a key with a value, which has its own. Most executions succeed (10), so only other outcomes are indexed by status.
 LIST_INDEXES = """
 create index job_owner on job (owner, namespace, name) where owner is not null;
 create index job_tag_key on job_tag ((key || ''), namespace, name);
@@ -302,8 +319,8 @@ create index dead_letter_namespace on dead_letter (namespace, execution);
 create index history_status on history (status, id) where status > 10;
 """
 
-# Writers wait during the migration. All locks are taken first: if a writer waits for one of them in turn, the deadlock
-# costs no work, and the migration is retried (see ``postgres.startup``).
+# Writers wait during the migration. It takes all locks first, so that a deadlock with a writer costs no work. It is
+# then retried (see ``postgres.startup``).
 LOCK_TABLES_POSTGRES = """
 lock table job, gate, job_tag, audit, dead_letter, history in share row exclusive mode;
 """
@@ -311,14 +328,16 @@ lock table job, gate, job_tag, audit, dead_letter, history in share row exclusiv
 VERSION_8_SQLITE = IDLE + IDLE_SQLITE + LIST_INDEXES
 VERSION_8_POSTGRES = LOCK_TABLES_POSTGRES + IDLE + IDLE_POSTGRES + LIST_INDEXES
 
-# The queues and functions that a node offers, see ``shortage.Offer``.
-OFFERS = """
+# --- version 9
+
+# The queues and functions that a node offers (see ``shortage.Offer``).
+VERSION_9 = """
 alter table node add column offer {text};
 """
 
-# Tokens are assigned when an execution becomes ready (see ``core.fencing_token``). Before, they were assigned at
-# admission, so others may have started with higher tokens since. Ready and waiting executions get new tokens; running
-# ones keep theirs.
+# An execution gets its token when it becomes ready (see ``core.fencing_token``). Before, it got the token at admission,
+# so other executions may have started with higher tokens since. Ready (1) and waiting (4) executions get new tokens.
+# Running ones keep theirs.
 NEW_TOKENS = """
 update gate set seq = seq + 1, trimmed = trimmed + 1
 where job in (select job from active where status in (1, 4) and exclusive = 1);
@@ -329,8 +348,9 @@ LOCK_GATES_POSTGRES = """
 lock table gate, active in share row exclusive mode;
 """
 
-# Executions that were canceled while their tasks waited still have open tasks in their detail. A task that had not
-# started becomes skipped (14), every other one canceled (13). Details that are not such JSON stay unchanged.
+# Executions that were canceled (12) while their tasks waited still have open tasks in their detail. Open tasks have a
+# status below 10. A task that had not started (1) becomes skipped (14), every other open task canceled (13). A detail
+# that is not such JSON stays unchanged. ``status > 10`` lets the database use the index ``history_status``.
 CLOSE_TASKS_SQLITE = """
 update history set detail = json_set(detail, '$.group.tasks', json((
     select json_group_array(json(case when coalesce(t.value->>'status', 1) >= 10 then t.value else json_set(
@@ -364,8 +384,10 @@ drop function close_tasks;
 VERSION_9_SQLITE = NEW_TOKENS + CLOSE_TASKS_SQLITE
 VERSION_9_POSTGRES = LOCK_GATES_POSTGRES + NEW_TOKENS + CLOSE_TASKS_POSTGRES
 
-# The newest instant of a job whose execution has ended, passed to its next execution.
-LAST_RUN_COLUMN = """
+# --- version 10
+
+# The newest instant of a job whose execution has ended. The next execution of the job gets it.
+VERSION_10 = """
 alter table gate add column ran_us {int};
 update gate set ran_us = (select max(h.scheduled_us) from history as h
 where h.number = gate.number and h.job = gate.job and h.started_us is not null);

@@ -6,7 +6,8 @@
                       outbox          items that follow an outcome
 
 On SQLite, ``job`` has no index by id. A job is found through its gate, which has the number of the job's row.
-Times are integer microseconds UTC. The dialect fills in the placeholders in braces.
+Times are integer microseconds UTC. Statuses are numbers of ``core.execution.Status``: 1 ready, 2 queued, 3 running,
+4 waiting, 20 and above failed in some way. The dialect fills in the placeholders in braces.
 """
 
 GATES = """

@@ -1,66 +1,37 @@
-"""Connections to PostgreSQL: their settings, and a connection that reconnects.
+"""Connections to PostgreSQL, directly or through a pooler, and a connection that reconnects.
 
-PostgreSQL plans each statement once per connection and keeps the plan. It plans for the tables as they are then, and
-``active`` is often empty at that moment: a plan that reads the whole table would stay in use when the table has a
-hundred thousand rows. So writing connections turn off sequential scans and every join but the hash join. Statements
-name the keys they need (``Dialect.within``), and are fast whatever the statistics say. Before version 17, PostgreSQL
-may still read a table of a few rows completely, so plans are discarded every few seconds.
+A connection sends no settings when it is opened, because poolers refuse them. It sets them afterwards, which needs a
+session of its own: see ``pooler``. The process id that a pooler announces is invented, so the server is asked for it.
 """
 
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
+from uuid import uuid4
 
 import asyncpg
 
-from chronos.store.sql.postgres.errors import DRIVER_ERRORS, ConnectionPlace, is_final, to_store_error
+from chronos.store.sql.postgres.database_url import ConnectionPlace, DatabaseUrl
+from chronos.store.sql.postgres.errors import DRIVER_ERRORS, is_final, to_store_error
+from chronos.store.sql.postgres.session_settings import SessionKind, build_settings
 
-SCHEMA = "chronos"
-CONNECT_TIMEOUT_S = 10.0
 STATEMENT_TIMEOUT_S = 30.0
 REPLAN_S = 10.0
+_CLOSE_TIMEOUT_S = 10.0
 _FIRST_PAUSE_S = 0.02
 _MAX_PAUSE_S = 1.0
-
-_COMMON_SETTINGS = {
-    "search_path": SCHEMA,
-    "plan_cache_mode": "force_generic_plan",
-    "jit": "off",
-    "max_parallel_workers_per_gather": "0",
-    "enable_seqscan": "off",
-    "enable_bitmapscan": "off",
-    "client_min_messages": "warning",
-    "default_transaction_isolation": "read committed",
-    # A frozen or disconnected node must not hold its gates for ever.
-    "idle_in_transaction_session_timeout": "15s",
-    "tcp_keepalives_idle": "10",
-    "tcp_keepalives_interval": "5",
-    "tcp_keepalives_count": "3",
-}
-# Lists are read in index order and end with the page. A sort would read all rows first.
-READER_SETTINGS = _COMMON_SETTINGS | {
-    "application_name": "chronos reader",
-    "enable_sort": "off",
-    "enable_incremental_sort": "off",
-}
-LISTENER_SETTINGS = _COMMON_SETTINGS | {"application_name": "chronos listener"}
-WRITER_SETTINGS = _COMMON_SETTINGS | {
-    "application_name": "chronos writer",
-    "enable_nestloop": "off",
-    "enable_mergejoin": "off",
-}
 
 Connection = Any
 Connect = Callable[[], Awaitable[Connection]]
 
 
-def build_connect_options(settings: dict[str, str]) -> dict[str, Any]:
+def build_connect_options(url: DatabaseUrl) -> dict[str, Any]:
     """Return the options of every connection, pooled or not."""
     return {
-        "server_settings": settings,
-        "timeout": CONNECT_TIMEOUT_S,
+        "dsn": url.driver_url,
+        "timeout": url.connect_timeout_s,
         "command_timeout": STATEMENT_TIMEOUT_S,
         "statement_cache_size": 512,
         "max_cached_statement_lifetime": 0,
@@ -68,20 +39,33 @@ def build_connect_options(settings: dict[str, str]) -> dict[str, Any]:
     }
 
 
-async def prepare(connection: Connection) -> None:
-    """Set up a new connection: ids are passed as 16 bytes."""
+async def set_up_session(connection: Connection, url: DatabaseUrl, kind: SessionKind) -> None:
+    """Set up a new connection: its settings, and ids as 16 bytes."""
+    settings = build_settings(kind, url.schema, url.application_name)
+    await connection.fetch(_SET_ALL, list(settings), list(settings.values()), timeout=url.connect_timeout_s)
     await connection.set_type_codec("uuid", schema="pg_catalog", encoder=bytes, decoder=bytes, format="binary")
 
 
-async def connect(url: str, settings: dict[str, str]) -> Connection:
+async def connect(url: DatabaseUrl, kind: SessionKind) -> Connection:
     """Return a new connection that is ready for use."""
-    connection = await asyncpg.connect(url, **build_connect_options(settings))
+    connection = await asyncpg.connect(**build_connect_options(url))
     try:
-        await prepare(connection)
+        await set_up_session(connection, url, kind)
     except BaseException:
         connection.terminate()
         raise
     return connection
+
+
+class _Session(NamedTuple):
+    """What identifies a session of the server. Behind a pooler, another client may use its process later.
+
+    The name contains a random part, and the pooler resets it before it gives the process to another client.
+    """
+
+    process: int
+    started: datetime
+    name: str
 
 
 class ReconnectPolicy:
@@ -124,9 +108,9 @@ class ReconnectingConnection:
     ) -> None:
         self._connect, self._reconnect_policy, self._on_replan = connect, reconnect_policy, on_replan
         self._connection: Connection | None = None
-        self._session: tuple[int, datetime] | None = None
+        self._session: _Session | None = None
         self._plans_discarded_s = 0.0
-        self._lost_sessions: list[tuple[int, datetime]] = []
+        self._lost_sessions: list[_Session] = []
 
     async def get(self) -> Connection:
         """Return the open connection. Raises ``Unavailable`` after the limit of the policy."""
@@ -159,7 +143,7 @@ class ReconnectingConnection:
         connection, self._connection, self._session = self._connection, None, None
         if connection is not None and not connection.is_closed():
             try:
-                await connection.close(timeout=CONNECT_TIMEOUT_S)
+                await connection.close(timeout=_CLOSE_TIMEOUT_S)
             except DRIVER_ERRORS:
                 connection.terminate()
 
@@ -167,7 +151,7 @@ class ReconnectingConnection:
         connection = await self._connect()
         try:
             await self._end_lost_sessions(connection)
-            self._session = (connection.get_server_pid(), await connection.fetchval(_SELECT_SESSION_START))
+            self._session = _Session(*await connection.fetchrow(_NAME_SESSION, uuid4().hex[:12]))
         except BaseException:
             connection.terminate()
             raise
@@ -184,5 +168,10 @@ class ReconnectingConnection:
             self._lost_sessions.pop()
 
 
-_SELECT_SESSION_START = "select backend_start from pg_stat_activity where pid = pg_backend_pid()"
-_END_SESSION = "select pg_terminate_backend(pid) from pg_stat_activity where pid = $1 and backend_start = $2"
+_SET_ALL = "select set_config(name, value, false) from unnest($1::text[], $2::text[]) as s(name, value)"
+_NAME_SESSION = """
+    select pid, backend_start, set_config('application_name', current_setting('application_name') || ' ' || $1, false)
+    from pg_stat_activity where pid = pg_backend_pid()"""
+_END_SESSION = """
+    select pg_terminate_backend(pid) from pg_stat_activity
+    where pid = $1 and backend_start = $2 and application_name = $3"""

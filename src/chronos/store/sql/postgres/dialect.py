@@ -4,11 +4,10 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from chronos.store.sql.postgres.advisory_locks import DEFAULT_SCHEMA, AdvisoryLock
+from chronos.store.sql.postgres.session_settings import SessionKind, build_settings
 from chronos.store.sql.query import Rows
 
-FOLLOWED_NAMES_LOCK = 0x6368726F04  # advisory lock: which job follows which
-NUMBERS_LOCK = 0x6368726F01  # advisory lock: the next number of a lane or node
-_RESTRICTED_PLANNER_SETTINGS = ("enable_seqscan", "enable_nestloop", "enable_mergejoin", "enable_bitmapscan")
 _ARRAY_TYPES = {"i": "uuid[]", "n": "bigint[]", "t": "text[]"}
 
 
@@ -18,6 +17,9 @@ class PostgresDialect:
     name = "postgres"
     serial = False
     plans_from_statistics = True
+
+    def __init__(self, schema: str = DEFAULT_SCHEMA) -> None:
+        self._schema = schema
 
     def types(self) -> dict[str, str]:
         return {
@@ -89,24 +91,20 @@ class PostgresDialect:
         return f"select {settings}"
 
     def mutex(self) -> str:
-        return f"select pg_advisory_xact_lock({NUMBERS_LOCK})"
+        return f"select pg_advisory_xact_lock({AdvisoryLock.NUMBERS.key(self._schema)})"
 
     def lock_followed_names(self, *, exclusive: bool) -> str:
-        return (
-            f"(select pg_advisory_xact_lock{'' if exclusive else '_shared'}({FOLLOWED_NAMES_LOCK}))::text is not null"
-        )
+        key = AdvisoryLock.FOLLOWED_NAMES.key(self._schema)
+        return f"(select pg_advisory_xact_lock{'' if exclusive else '_shared'}({key}))::text is not null"
 
     def user_session_settings(self) -> tuple[str, str]:
-        defaults = {
-            "search_path": '"$user", public',
-            **dict.fromkeys(_RESTRICTED_PLANNER_SETTINGS, "on"),
-            "plan_cache_mode": "auto",
+        settings = {
+            name: value
+            for name, value in build_settings(SessionKind.WRITER, self._schema).items()
+            if name in ("search_path", "plan_cache_mode") or name.startswith("enable_")
         }
-        enter = ", ".join(f"set_config('{name}', '{value}', true)" for name, value in defaults.items())
-        leave = ", ".join(
-            f"set_config('{name}', (select reset_val from pg_settings where name = '{name}'), true)"
-            for name in defaults
-        )
+        enter = ", ".join(f"set_config('{name}', null, true)" for name in settings)  # null: the user's default
+        leave = ", ".join(f"set_config('{name}', '{value}', true)" for name, value in settings.items())
         return f"select {enter}", f"select {leave}"
 
     def to_driver_sql(self, sql: str) -> str:

@@ -1,46 +1,21 @@
-"""PostgreSQL errors: what each means for the engine, and its message for a person."""
+"""PostgreSQL errors: what each means for the store, and its message for a person."""
 
-import os
-from dataclasses import dataclass
-from urllib.parse import parse_qs, unquote, urlsplit
+import ssl
 
 import asyncpg
 
 from chronos.errors import ChronosError, Conflict, Invalid, StoreBroken, StoreUnavailable
 from chronos.store.sql.executions.gates import LostRace
+from chronos.store.sql.postgres.database_url import UNREADABLE, ConnectionPlace
 
-_UNREADABLE = "invalid store URL; write it as postgresql://user:password@host:5432/database"
-
-
-@dataclass(frozen=True, slots=True)
-class ConnectionPlace:
-    """Host, database and user of a connection, for messages. It never contains the password."""
-
-    host: str
-    database: str
-    user: str
-
-    @classmethod
-    def of(cls, url: str) -> "ConnectionPlace":
-        """Read a store URL, with the same defaults as the client library."""
-        try:
-            parts = urlsplit(url)
-        except ValueError:
-            raise Invalid(_UNREADABLE) from None
-        query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
-        login, _, host = parts.netloc.rpartition("@")
-        user = unquote(login.partition(":")[0]) or query.get("user") or os.environ.get("PGUSER", "")
-        named = unquote(parts.path[1:]) or query.get("dbname") or query.get("database") or os.environ.get("PGDATABASE")
-        return cls(host or query.get("host") or os.environ.get("PGHOST") or "localhost", named or user, user)
-
-    def __str__(self) -> str:
-        return f'PostgreSQL at {self.host}, database "{self.database}"'
-
-
+SHARED_SESSION_ADVICE = (
+    "set pool_mode = session for this database in the pooler, or use a store URL that does not go through it"
+)
 _ADMIN_SHUTDOWN, _CRASH_SHUTDOWN, _CANNOT_CONNECT_NOW = "57P01", "57P02", "57P03"
 _IDLE_IN_TRANSACTION, _IDLE_SESSION = "25P03", "57P05"
 _CONNECTION_ENDED_STATES = {_ADMIN_SHUTDOWN, _CRASH_SHUTDOWN, _CANNOT_CONNECT_NOW, _IDLE_IN_TRANSACTION, _IDLE_SESSION}
 _SERIALIZATION, _DEADLOCK, _UNIQUE = "40001", "40P01", "23505"
+_PROTOCOL_VIOLATION = "08P01"
 _LOGIN_STATE_PREFIXES = ("28", "3D")  # login and database name: retrying does not help
 
 #: Every error that the driver can raise.
@@ -82,19 +57,42 @@ def is_final(error: BaseException) -> bool:
 
 def to_store_error(error: BaseException, place: ConnectionPlace) -> ChronosError:
     """Return the error for a person: what is wrong and what to do."""
-    if isinstance(error, ValueError) and _state(error) == "":
-        return Invalid(_UNREADABLE)
+    if isinstance(error, asyncpg.ClientConfigurationError):
+        return Invalid(f"invalid store URL: {error}")
+    if isinstance(error, ValueError) and not isinstance(error, OSError) and _state(error) == "":
+        return Invalid(UNREADABLE)
     if isinstance(error, OSError) or (is_connection_lost(error) and _state(error) not in _CONNECTION_ENDED_STATES):
-        reason = str(error) or "no answer in time"
-        return StoreUnavailable(
-            f"{place} cannot be reached ({reason}); check that it runs and that the store URL is right"
-        )
+        return StoreUnavailable(_explain_unreachable(error, place))
     if isinstance(error, LostRace):
         return StoreUnavailable(f"{place}: other nodes kept changing the same rows; try again")
     for states, build, sentence in _SENTENCES:
         if _state(error).startswith(states):
             return build(sentence.format(place=place, user=place.user, database=place.database, error=error))
     return StoreBroken(f"{place}: unexpected error ({error}); run chronos doctor")
+
+
+def _explain_unreachable(error: BaseException, place: ConnectionPlace) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return (
+            f"the certificate of {place} is not accepted ({error.verify_message}); name the file of the authority "
+            "that signed it as sslrootcert in the store URL, and the host as the certificate does"
+        )
+    if isinstance(error, ssl.SSLError):
+        return f"{place} refuses TLS ({error.reason}); check sslmode, sslcert and sslkey in the store URL"
+    if isinstance(error, ConnectionError) and "rejected SSL upgrade" in str(error):
+        return f"{place} does not offer TLS; set ssl = on in postgresql.conf, or change sslmode in the store URL"
+    if isinstance(error, TimeoutError):
+        return (
+            f"{place} cannot be reached ({str(error) or 'no answer in time'}); check that it runs and that the store "
+            "URL is right, and that a pooler in front of it has enough connections (pool_size)"
+        )
+    if isinstance(error, FileNotFoundError) and place.host.startswith("/"):
+        return (
+            f"{place} cannot be reached (no socket there); check that it runs and that host in the store URL is right"
+        )
+    if _state(error) == _PROTOCOL_VIOLATION:  # the code of PgBouncer for every refusal
+        return f"{place} refuses the connection ({error}); correct the store URL, or the settings of the pooler"
+    return f"{place} cannot be reached ({error}); check that it runs and that the store URL is right"
 
 
 def to_store_error_if_postgres(error: Exception, place: ConnectionPlace) -> Exception:
@@ -149,6 +147,11 @@ _SENTENCES: tuple[tuple[tuple[str, ...], type[ChronosError], str], ...] = (
         ("42501",),
         StoreBroken,
         '{place}: the user "{user}" lacks a permission ({error}); grant it, or use another user',
+    ),
+    (
+        ("26000", "42P05"),
+        StoreBroken,
+        f"{{place}}: a pooler gives the session of this node to other clients ({{error}}); {SHARED_SESSION_ADVICE}",
     ),
     (("XX001", "XX002"), StoreBroken, "{place} is damaged ({error}); restore a backup"),
     (

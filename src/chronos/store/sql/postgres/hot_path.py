@@ -3,7 +3,7 @@
 All parts of such a statement see the same snapshot; only rows that it has locked are seen in their current state. So
 nothing here searches for rows that another transaction may just have written: a later statement finds the executions
 that are queued behind a freed gate (see ``executions``). Tables are read by the keys of the batch (``= any``) and
-joined by hash, which is fast for one row and for thousands, whatever the plan was made for (see ``connection``).
+joined by hash, which is fast for one row and for thousands, whatever the plan was made for (see ``session_settings``).
 """
 
 from collections.abc import Sequence
@@ -61,7 +61,7 @@ class PostgresHotPath:
         )
 
     def admit(self, command: Admit, rows: Sequence[AdmitRow]) -> Steps[list[Admitted]]:
-        """Admit the rows that are not ``careful``."""
+        """Admit the rows without ``needs_gate_lock``."""
         args = (command.node, command.now_us, command.request)
         standalone = len(rows) == len(command.rows) and all(row.next_us is not None for row in rows)
         decided = yield Query(self._admit, args, to_admit_rows(rows), standalone=standalone)

@@ -11,17 +11,17 @@ from chronos.store.contract import Hint
 from chronos.store.sql.postgres.connection import Connect, Connection
 from chronos.store.sql.postgres.errors import DRIVER_ERRORS
 
-CHANNEL = "chronos"
 SEND_INTERVAL_S = 0.05
 _MAX_PAUSE_S = 5.0
 _ALL_HINTS = ~Hint(0)
 
 
 class HintChannel:
-    """Sends hints to other nodes, and calls back with theirs."""
+    """Sends hints to other nodes, and calls back with theirs. The name of the schema is the name of the channel."""
 
-    def __init__(self, connect: Connect, receive: Callable[[Hint], None]) -> None:
-        self._connect, self._receive = connect, receive
+    def __init__(self, connect: Connect, schema: str, receive: Callable[[Hint], None]) -> None:
+        self._connect, self._schema, self._receive = connect, schema, receive
+        self._process = 0
         self._connection: Connection | None = None
         self._due = asyncio.Event()
         self._hint = Hint(0)
@@ -56,15 +56,16 @@ class HintChannel:
         connection = await self._connect()
         try:
             connection.add_termination_listener(lambda _: lost.set())
-            await connection.add_listener(CHANNEL, self._received)
+            self._process = await connection.fetchval("select pg_backend_pid()")
+            await connection.add_listener(self._schema, self._received)
         except BaseException:
             connection.terminate()
             raise
         self._connection = connection
         return lost
 
-    def _received(self, connection: Connection, sender: int, _: str, payload: str) -> None:
-        if sender != connection.get_server_pid():
+    def _received(self, _connection: Connection, sender: int, _: str, payload: str) -> None:
+        if sender != self._process:
             self._receive(Hint(int(payload)) & _ALL_HINTS if payload.isdecimal() else _ALL_HINTS)
 
     async def _keep_listening(self, lost: asyncio.Event) -> None:
@@ -86,5 +87,5 @@ class HintChannel:
             hint, self._hint = self._hint, Hint(0)
             if self._connection is not None:
                 with suppress(*DRIVER_ERRORS):
-                    await self._connection.execute(f"notify {CHANNEL}, '{int(hint)}'")
+                    await self._connection.execute(f"notify \"{self._schema}\", '{int(hint)}'")
             await asyncio.sleep(SEND_INTERVAL_S)

@@ -2,7 +2,7 @@
 
 Ids start with their time, so a week is a range of ids. Rows without a partition, such as old recovered instants, go to
 the default partition. Retention counts from the end of an execution: a week is kept while any row in it ended recently.
-Every step is short, and gives up instead of making the engine wait.
+Every step is short, and gives up instead of making nodes wait.
 """
 
 from datetime import UTC, datetime
@@ -10,7 +10,8 @@ from datetime import UTC, datetime
 import asyncpg
 
 from chronos.core.ids import id_floor
-from chronos.store.sql.postgres.connection import SCHEMA, Connection
+from chronos.store.sql.postgres.advisory_locks import AdvisoryLock
+from chronos.store.sql.postgres.connection import Connection
 
 WEEK_US = 7 * 86_400 * 1_000_000
 _MONDAY_US = 4 * 86_400 * 1_000_000  # the first Monday: the epoch was a Thursday
@@ -18,7 +19,6 @@ WEEKS_AHEAD = 2
 _MAX_MOVED_ROWS = 10_000
 _MAX_TRIMMED_ROWS = 1_000
 _LOCK_TIMEOUT = "200ms"
-_UPKEEP_LOCK = 0x6368726F03  # advisory lock: one node at a time
 PARTITION_COLUMN_BY_TABLE = {
     "history": "id",
     "attempt": "execution",
@@ -34,9 +34,10 @@ _RETRY_LATER_ERRORS = (
 )
 
 
-async def maintain_partitions(connection: Connection, now_us: int) -> None:
+async def maintain_partitions(connection: Connection, schema: str, now_us: int) -> None:
     """Create partitions ahead of ``now_us`` and drop expired ones. Does nothing while another node does it."""
-    if not await connection.fetchval(f"select pg_try_advisory_lock({_UPKEEP_LOCK})"):
+    lock = AdvisoryLock.UPKEEP.key(schema)
+    if not await connection.fetchval(f"select pg_try_advisory_lock({lock})"):
         return
     try:
         kept_us = int(await connection.fetchval(_SELECT_LONGEST_RETENTION) or now_us)
@@ -59,13 +60,13 @@ async def maintain_partitions(connection: Connection, now_us: int) -> None:
             for start_us, attached in existing.items():
                 if attached and start_us in expired:
                     await _detach(connection, table, start_us)
-            for name, _ in await connection.fetch(_SELECT_TABLES_BY_PATTERN, SCHEMA, f"^{table}_gone_[0-9]{{8}}$"):
+            for name, _ in await connection.fetch(_SELECT_TABLES_BY_PATTERN, f"^{table}_gone_[0-9]{{8}}$"):
                 await connection.execute(f"drop table {name}")
             await connection.execute(_trim_strays(table, column), cut, _MAX_TRIMMED_ROWS, now_us - kept_us)
         await connection.execute("delete from sent where sent < now() - interval '1 hour'")
     finally:
         if not connection.is_closed():
-            await connection.execute(f"select pg_advisory_unlock({_UPKEEP_LOCK})")
+            await connection.execute(f"select pg_advisory_unlock({lock})")
 
 
 async def raise_longest_retention(connection: Connection, keep_age_us: int) -> None:
@@ -90,7 +91,7 @@ def _name(table: str, start_us: int) -> str:
 async def _weeks(connection: Connection, table: str) -> dict[int, bool]:
     """Return the starts of weeks that have a table, and whether it is attached: a person may have detached it."""
     weeks = {}
-    for name, attached in await connection.fetch(_SELECT_TABLES_BY_PATTERN, SCHEMA, f"^{table}_[0-9]{{8}}$"):
+    for name, attached in await connection.fetch(_SELECT_TABLES_BY_PATTERN, f"^{table}_[0-9]{{8}}$"):
         date = datetime.strptime(name.removeprefix(f"{table}_"), "%Y%m%d").replace(tzinfo=UTC)
         weeks[int(date.timestamp()) * 1_000_000] = attached
     return weeks
@@ -152,4 +153,4 @@ _RAISE_LONGEST_RETENTION = """
 _LAST_END = "select finished_us from history where id >= $1 and id < $2 order by finished_us desc limit 1"
 _SELECT_TABLES_BY_PATTERN = """
     select c.relname, c.relispartition from pg_class as c join pg_namespace as n on n.oid = c.relnamespace
-    where n.nspname = $1 and c.relkind = 'r' and c.relname ~ $2 order by c.relname"""
+    where n.nspname = current_schema() and c.relkind = 'r' and c.relname ~ $1 order by c.relname"""

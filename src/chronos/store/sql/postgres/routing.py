@@ -56,9 +56,12 @@ def join_part_results(command: Command[Any], answers: Sequence[Any]) -> Any:
     """Return the answer of a command from the answers of its parts."""
     if isinstance(command, Settle):
         joined = Settled([], [], 0)
-        for settled, taken, woken, items in answers:
+        for settled, started, woken, items in answers:
             joined = Settled(
-                joined.settled + settled, joined.taken + taken, joined.woken + woken, joined.outbox_items + items
+                joined.settled + settled,
+                joined.started_successors + started,
+                joined.woken + woken,
+                joined.outbox_items + items,
             )
         return joined
     return [row for answer in answers for row in answer]
@@ -75,7 +78,7 @@ def list_awaited_gates(command: Command[Any]) -> list[bytes]:
     if isinstance(command, Settle | Reap):
         return [row.job for row in command.rows]
     if isinstance(command, Admit):
-        return [row.job for row in command.rows if row.careful]
+        return [row.job for row in command.rows if row.needs_gate_lock]
     if isinstance(command, SaveJobs):
         return [row.job for row in command.delete]
     return []

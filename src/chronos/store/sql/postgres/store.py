@@ -20,22 +20,22 @@ from chronos.store.sql.base_store import ResentRequests, SqlStore
 from chronos.store.sql.command_handlers import CommandHandlers
 from chronos.store.sql.postgres import partitions
 from chronos.store.sql.postgres.connection import (
-    LISTENER_SETTINGS,
-    READER_SETTINGS,
     REPLAN_S,
-    WRITER_SETTINGS,
     Connection,
     ReconnectPolicy,
     build_connect_options,
     connect,
-    prepare,
+    set_up_session,
 )
+from chronos.store.sql.postgres.database_url import DatabaseUrl
 from chronos.store.sql.postgres.dialect import PostgresDialect
-from chronos.store.sql.postgres.errors import DRIVER_ERRORS, ConnectionPlace, is_connection_lost, to_store_error
+from chronos.store.sql.postgres.errors import DRIVER_ERRORS, is_connection_lost, to_store_error
 from chronos.store.sql.postgres.hot_path import PostgresHotPath
 from chronos.store.sql.postgres.notify import HintChannel
+from chronos.store.sql.postgres.pooler import check_pooler, connect_without_session
 from chronos.store.sql.postgres.routing import CONTROL_CONNECTION, join_part_results, route
-from chronos.store.sql.postgres.startup import check_server, migrate
+from chronos.store.sql.postgres.session_settings import SessionKind
+from chronos.store.sql.postgres.startup import check_rights, check_server, migrate
 from chronos.store.sql.postgres.write_connection import TransactionSteps, WriteConnection
 from chronos.store.sql.query import Steps
 from chronos.store.sql.statements import collect_statements
@@ -45,7 +45,6 @@ T = TypeVar("T")
 WORK_CONNECTIONS = 2
 READERS = 3
 RECONNECT_LIMIT_S = 20.0
-_DIALECT = PostgresDialect()
 _BEGIN_READ = "begin isolation level repeatable read, read only"
 _CLOCK = "select (extract(epoch from clock_timestamp()) * 1000000)::bigint"
 
@@ -68,8 +67,10 @@ class PostgresStore(SqlStore):
         reconnect_limit_s: float = RECONNECT_LIMIT_S,
         trigrams: bool = True,
     ) -> None:
-        super().__init__(_DIALECT)
-        self._url, self._place = url, ConnectionPlace.of(url)
+        self._url = DatabaseUrl.parse(url)
+        self._place = self._url.place
+        self._dialect = PostgresDialect(self._url.schema)
+        super().__init__(self._dialect)
         self._allow_unsafe, self._trigrams = allow_unsafe, trigrams
         self._work_connections, self._readers = work_connections, readers
         self._reconnect_policy = ReconnectPolicy(self._place, reconnect_limit_s)
@@ -85,23 +86,18 @@ class PostgresStore(SqlStore):
 
     async def open(self) -> None:
         """See ``Store.open``."""
+        self._url.check_files()
         try:
-            connection = await connect(self._url, LISTENER_SETTINGS)
-            try:
-                await check_server(connection, self._place, allow_unsafe=self._allow_unsafe)
-                await migrate(connection, self._place, trigrams=self._trigrams)
-                await partitions.maintain_partitions(connection, await connection.fetchval(_CLOCK))
-            finally:
-                await connection.close()
+            await self._prepare_database()
             self._pool = await asyncpg.create_pool(
-                self._url,
                 min_size=0,
                 max_size=self._readers,
-                init=prepare,
+                init=lambda connection: set_up_session(connection, self._url, SessionKind.READER),
                 reset=_skip_reset,
-                **build_connect_options(READER_SETTINGS),
+                **build_connect_options(self._url),
             )
-            self._listener = HintChannel(partial(connect, self._url, LISTENER_SETTINGS), self._hint)
+            connect_listener = partial(connect, self._url, SessionKind.LISTENER)
+            self._listener = HintChannel(connect_listener, self._url.schema, self._hint)
             await self._listener.start()
         except (ValueError, *DRIVER_ERRORS) as error:
             await self.close()
@@ -109,14 +105,28 @@ class PostgresStore(SqlStore):
         except BaseException:
             await self.close()
             raise
-        handlers = CommandHandlers(_DIALECT, PostgresHotPath(_DIALECT))
+        handlers = CommandHandlers(self._dialect, PostgresHotPath(self._dialect))
         for _ in range(CONTROL_CONNECTION + 1 + self._work_connections):
-            connects = partial(connect, self._url, WRITER_SETTINGS)
+            connects = partial(connect, self._url, SessionKind.WRITER)
             writer = WriteConnection(
                 connects, handlers, self._place, self._reconnect_policy, self._resent_requests, self._announce
             )
             self._write_connections.append(writer)
             self._group_commits.append(GroupCommit(begin_in_task(writer.run), on_commit=self._notify_commit_listeners))
+
+    async def _prepare_database(self) -> None:
+        """Check the way to the database and the database itself, and migrate its schema."""
+        connection = await connect_without_session(self._url)
+        try:
+            await check_pooler(connection, self._url)
+            await set_up_session(connection, self._url, SessionKind.LISTENER)
+            await check_server(connection, self._place, allow_unsafe=self._allow_unsafe)
+            await check_rights(connection, self._url)
+            await migrate(connection, self._url, trigrams=self._trigrams)
+            now_us = await connection.fetchval(_CLOCK)
+            await partitions.maintain_partitions(connection, self._url.schema, now_us)
+        finally:
+            await connection.close()
 
     async def close(self) -> None:
         """See ``Store.close``."""
@@ -145,23 +155,26 @@ class PostgresStore(SqlStore):
 
     async def maintain(self, now_us: int) -> None:
         """See ``Store.maintain``: creates weekly partitions ahead and drops expired ones."""
-        await self._run_on_reader(lambda connection: partitions.maintain_partitions(connection, now_us))
+        await self._run_on_reader(
+            lambda connection: partitions.maintain_partitions(connection, self._url.schema, now_us)
+        )
 
     async def check_statements(self) -> list[str]:
         """See ``Store.check_statements``: all statements that write or read."""
-        return await self._run_on_reader(self._list_refused_statements)
+        return await self._run_on_reader(self._list_rejected_statements)
 
-    async def _list_refused_statements(self, connection: Connection) -> list[str]:
-        refused = []
-        for statement, place in collect_statements(CommandHandlers(_DIALECT, PostgresHotPath(_DIALECT)), self).items():
+    async def _list_rejected_statements(self, connection: Connection) -> list[str]:
+        rejected = []
+        handlers = CommandHandlers(self._dialect, PostgresHotPath(self._dialect))
+        for statement, place in collect_statements(handlers, self).items():
             try:
                 await connection.prepare(statement)
             except asyncpg.PostgresError as error:
                 if is_connection_lost(error):
                     raise
                 version = connection.get_server_version().major
-                refused.append(f"PostgreSQL {version} refuses {place}: {error}")
-        return refused
+                rejected.append(f"PostgreSQL {version} rejects {place}: {error}")
+        return rejected
 
     # --- writing
 
@@ -234,7 +247,7 @@ class PostgresStore(SqlStore):
             raise
 
     async def _discard_old_plans(self, connection: Connection) -> None:
-        """Discard plans that were made for tables of another size (see ``connection``)."""
+        """Discard plans that were made for tables of another size (see ``session_settings``)."""
         session, now_s = connection.get_server_pid(), asyncio.get_running_loop().time()
         if now_s - self._plans_discarded_s.get(session, 0.0) >= REPLAN_S:
             await connection.execute("discard plans")

@@ -2,12 +2,15 @@
 
 Errors and what follows:
 
-    error of one command             roll back; apply the commands before it, the command, and those after it separately
-    conflict                         roll back and retry (serialization, deadlock, the same row created twice)
-    lost before COMMIT was sent      nothing was written: retry on a new connection
-    lost after COMMIT was sent       each transaction inserts a note. If the note exists, the transaction was committed
-                                     and the answers, known before the commit, are returned; otherwise retry
-    lost in a standalone statement   send it again as ``resent``: the command finds what it did by its request id
+    a command fails                  roll back; apply the commands before it, the command itself, and the commands
+                                     after it in separate transactions
+    another transaction conflicts    roll back and retry (serialization failure, deadlock, the same row created twice)
+    the connection is lost
+      before COMMIT was sent         nothing was written: retry on a new connection
+      after COMMIT was sent          each transaction inserts a row with a random id (its note) into the table ``sent``.
+                                     If the row exists, the transaction was committed, and the answers, which were known
+                                     before the commit, are returned. Otherwise retry
+      in a standalone statement      send it again as ``resent``: the command finds by its request id what it did
 """
 
 import asyncio
@@ -24,10 +27,10 @@ from chronos.store.hints import NO_HINT, hint_of
 from chronos.store.sql.base_store import ResentRequests
 from chronos.store.sql.command_handlers import CommandHandlers
 from chronos.store.sql.postgres.connection import Connect, Connection, ReconnectingConnection, ReconnectPolicy
+from chronos.store.sql.postgres.database_url import ConnectionPlace
 from chronos.store.sql.postgres.dialect import to_column_arrays
 from chronos.store.sql.postgres.errors import (
     DRIVER_ERRORS,
-    ConnectionPlace,
     is_connection_lost,
     is_deadlock,
     is_transaction_conflict,
@@ -66,8 +69,8 @@ class _BatchError(Exception):
         self.error, self.positions, self.standalone, self.committing = error, positions, standalone, committing
 
 
-class _RefusedCommands(NamedTuple):
-    """The error of some neighbouring commands. Nothing of their batch was applied."""
+class _RejectedCommands(NamedTuple):
+    """The error of some adjacent commands. Nothing of their batch was applied."""
 
     error: Exception
     first: int
@@ -90,7 +93,7 @@ class WriteConnection:
         self._handlers, self._place, self._reconnect_policy = handlers, place, reconnect_policy
         self._resent_requests, self._on_hint = resent_requests, on_hint
         self._old_notes: list[bytes] = []
-        self._one_by_one = False
+        self._separate_transactions = False
 
     async def run(self, commands: Sequence[Command[Any]]) -> list[Any]:
         """Return the answer or the error of each command."""
@@ -103,7 +106,7 @@ class WriteConnection:
         await self._reconnecting.close()
 
     async def _on_replan(self, connection: Connection) -> None:
-        self._one_by_one = await connection.fetchval(_SELECT_KEYS_IN_USE)
+        self._separate_transactions = await connection.fetchval(_SELECT_KEYS_IN_USE)
 
     def _batches(self, commands: Sequence[Command[Any]]) -> list[Sequence[Command[Any]]]:
         """Split commands into transactions: one for all, unless concurrency keys are in use or a deadlock occurred.
@@ -111,7 +114,7 @@ class WriteConnection:
         Each command locks gates and then keys, in order. It does not know its keys beforehand, so two commands in one
         transaction could lock keys out of order.
         """
-        if not self._one_by_one:
+        if not self._separate_transactions:
             return [commands]
         return [[commands[i] for i in positions] for _, positions in merge_commands(commands)]
 
@@ -120,10 +123,10 @@ class WriteConnection:
         rest = commands
         while rest:
             try:
-                outcome = await self._apply_or_refuse(rest)
+                outcome = await self._apply_or_reject(rest)
             except ChronosError as error:
                 return answers + [error] * len(rest)
-            if not isinstance(outcome, _RefusedCommands):
+            if not isinstance(outcome, _RejectedCommands):
                 answers += outcome
                 break
             if len(rest) == 1:
@@ -136,7 +139,7 @@ class WriteConnection:
             rest = rest[outcome.last + 1 :]
         return answers
 
-    async def _apply_or_refuse(self, commands: Sequence[Command[Any]]) -> list[Any] | _RefusedCommands:
+    async def _apply_or_reject(self, commands: Sequence[Command[Any]]) -> list[Any] | _RejectedCommands:
         """Apply all of the commands, or find which of them fail."""
         resent = False
         conflicts = 0
@@ -157,11 +160,11 @@ class WriteConnection:
                     committing, resent = stopped.committing, resent or stopped.standalone
                 elif is_transaction_conflict(error) and conflicts < MAX_CONFLICTS:
                     conflicts += 1
-                    self._one_by_one = self._one_by_one or is_deadlock(error)
+                    self._separate_transactions = self._separate_transactions or is_deadlock(error)
                     await asyncio.sleep(random.uniform(0, 0.01 * 2**conflicts))
                     continue
                 else:
-                    return _RefusedCommands(
+                    return _RejectedCommands(
                         to_store_error_if_postgres(error, self._place), stopped.positions[0], stopped.positions[-1]
                     )
             except Unavailable:
@@ -223,7 +226,7 @@ class WriteConnection:
             if begun:
                 positions = range(len(commands))
                 committing = _CommitInFlight(uuid4().bytes, answers)
-                await connection.execute(self._commit(committing.note))
+                await connection.execute(self._build_commit_sql(committing.note))
                 self._old_notes.append(committing.note)
         except Exception as error:
             raise _BatchError(error, positions, standalone=standalone, committing=committing) from error
@@ -234,7 +237,7 @@ class WriteConnection:
         if jobs := _list_gates_to_lock(commands):
             await connection.fetch(_LOCK, jobs)
 
-    def _commit(self, note: bytes) -> str:
+    def _build_commit_sql(self, note: bytes) -> str:
         """Return one message that inserts the note and commits."""
         delete_notes = ""
         if len(self._old_notes) >= _NOTES_PER_DELETE:
@@ -300,10 +303,10 @@ async def _was_committed(connection: Connection, committing: _CommitInFlight) ->
 
 
 def _list_gates_to_lock(commands: Sequence[Command[Any]]) -> list[bytes]:
-    """Return the gates to lock first: those of all commands, if one would wait while an earlier one holds locks.
+    """Return the gates to lock at the start of a batch, in order. Empty if no command waits while others hold locks.
 
-    So a batch locks gates in order, as a single command does. Admissions that are not ``careful`` hold locks, but never
-    wait for one.
+    Without these locks, two batches could lock the same gates in different orders and deadlock. Admissions without
+    ``needs_gate_lock`` hold locks, but never wait for one.
     """
     awaited = [list_awaited_gates(command) for command in commands]
     holding = [bool(jobs) or isinstance(command, Admit) for command, jobs in zip(commands, awaited, strict=True)]

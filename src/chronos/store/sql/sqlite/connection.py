@@ -26,7 +26,7 @@ _CHECK_INTERVAL_S = 1.0
 _DIALECT = SqliteDialect()
 
 
-class FilePlace:
+class FileMoveCheck:
     """Detects that the file of an open store was moved or replaced. Writes to it would be lost."""
 
     def __init__(self, path: Path) -> None:

@@ -60,7 +60,7 @@ class SqliteHotPath:
         self._admissions, self._claims, self._settlements = _AdmitStatements(), _ClaimStatements(d), _SettleStatements()
 
     def admit(self, command: Admit, rows: Sequence[AdmitRow]) -> Steps[list[Admitted]]:
-        """Admit the rows that are not ``careful``."""
+        """Admit the rows without ``needs_gate_lock``."""
         if len(rows) == 1 and (admitted := (yield from self._admissions.one(command, rows[0]))) is not None:
             return [admitted]
         return (yield from self._admissions.many(command, rows))

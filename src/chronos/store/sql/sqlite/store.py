@@ -1,8 +1,8 @@
 """SqliteStore: one writer, several readers, every commit on disk before it is acknowledged.
 
 One thread writes the file. Reads use a small pool of threads, each with its own connection, and see the last commit
-(WAL). In memory there is nothing to wait for: everything runs on the caller's thread, which is deterministic. Two
-processes may share a file; their transactions alternate.
+(WAL). Two processes may share a file; their transactions alternate. A store in memory has no disk to wait for. It runs
+everything on the caller's thread, so it is deterministic.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from chronos.store.sql.base_store import ResentRequests, SqlStore
 from chronos.store.sql.command_handlers import CommandHandlers
 from chronos.store.sql.query import Query, Row, Steps
 from chronos.store.sql.sqlite.checkpoint import Checkpointer
-from chronos.store.sql.sqlite.connection import FilePlace, connect_reader, connect_writer, copy_to
+from chronos.store.sql.sqlite.connection import FileMoveCheck, connect_reader, connect_writer, copy_to
 from chronos.store.sql.sqlite.dialect import SqliteDialect, to_json_rows
 from chronos.store.sql.sqlite.errors import execute_user_statement, to_store_error
 from chronos.store.sql.sqlite.hot_path import SqliteHotPath
@@ -57,7 +57,7 @@ class SqliteStore(SqlStore):
         self.path = None if path is None else Path(path)
         self._journal = journal
         self._handlers = CommandHandlers(_DIALECT, SqliteHotPath(_DIALECT))
-        self._sql: dict[str, str] = {}
+        self._driver_sql_by_sql: dict[str, str] = {}
         self._resent_requests = ResentRequests()
         self._group_commit = GroupCommit(self._begin_batch, on_commit=self._notify_commit_listeners)
         self._writer: apsw.Connection | None = None
@@ -65,7 +65,7 @@ class SqliteStore(SqlStore):
         self._read_threads: ThreadPoolExecutor | None = None
         self._checkpointer: Checkpointer | None = None
         self._guard: LockGuard | None = None
-        self._file_place: FilePlace | None = None
+        self._file_move_check: FileMoveCheck | None = None
         self._local = threading.local()
         self._readers: list[apsw.Connection] = []
 
@@ -100,9 +100,9 @@ class SqliteStore(SqlStore):
             for connection in (*self._readers, *([self._writer] if self._writer else [])):
                 connection.close()
         self._readers.clear()
-        self._writer = self._write_thread = self._read_threads = self._checkpointer = self._guard = self._file_place = (
-            None
-        )
+        self._writer = self._write_thread = self._read_threads = self._checkpointer = self._guard = (
+            self._file_move_check
+        ) = None
 
     async def apply(self, command: Command[R]) -> R:
         """See ``Store.apply``."""
@@ -155,9 +155,9 @@ class SqliteStore(SqlStore):
 
     def _transaction(self, commands: Sequence[Command[Any]]) -> list[Any]:
         """Apply a batch. An error of one command undoes only that command."""
-        writer = self.connection()
-        if self._file_place is not None:
-            self._file_place.check()
+        writer = self.writer_connection()
+        if self._file_move_check is not None:
+            self._file_move_check.check()
         applied: list[Command[Any]] = []
         try:
             writer.execute("begin immediate")
@@ -165,7 +165,7 @@ class SqliteStore(SqlStore):
             writer.execute("commit")
         except _TransactionUndoneError as undone:
             if len(commands) > 1:
-                raise  # each command is sent again singly
+                raise  # each command is sent again alone
             raise undone.error from undone
         except apsw.Error as error:
             with suppress(apsw.Error):
@@ -174,7 +174,7 @@ class SqliteStore(SqlStore):
                 self._resent_requests.add(command)
             broken = to_store_error(error, self.path)
             if isinstance(broken, StoreBroken) and len(commands) > 1:
-                raise  # one command may be the cause: each is sent again singly
+                raise  # one command may be the cause: each is sent again alone
             raise broken from error
         except BaseException:
             with suppress(apsw.Error):
@@ -218,8 +218,8 @@ class SqliteStore(SqlStore):
     def _apply_in_savepoint(self, writer: apsw.Connection, command: Command[Any], *, first: bool) -> Any:
         """Return the command's answer, or its error.
 
-        A savepoint protects the earlier commands of the transaction. The first command needs none, and neither do hot
-        commands, which are never rejected.
+        A savepoint lets one command fail without undoing the earlier ones. The first command needs none: its error
+        rolls back the transaction. Hot commands need none, because they are never rejected.
         """
         if isinstance(command, HOT):
             steps = self._handlers.steps(command, resent=self._resent_requests.contains(command))
@@ -279,9 +279,9 @@ class SqliteStore(SqlStore):
     def _execute(self, connection: apsw.Connection, query: Query) -> list[Row]:
         if query.from_user:
             return execute_user_statement(connection, query)
-        sql = self._sql.get(query.sql)
+        sql = self._driver_sql_by_sql.get(query.sql)
         if sql is None:
-            sql = self._sql[query.sql] = _DIALECT.to_driver_sql(query.sql)
+            sql = self._driver_sql_by_sql[query.sql] = _DIALECT.to_driver_sql(query.sql)
         args = query.args if query.rows is None else (*query.args, to_json_rows(query.rows))
         return connection.execute(sql, args).fetchall()
 
@@ -289,7 +289,7 @@ class SqliteStore(SqlStore):
         with OPEN_CLOSE_LOCK:
             self._writer = self._connect_writer()
             self._guard = LockGuard(path)
-            self._file_place = FilePlace(path)
+            self._file_move_check = FileMoveCheck(path)
 
     def _connect_writer(self) -> apsw.Connection:
         try:
@@ -300,7 +300,7 @@ class SqliteStore(SqlStore):
             raise to_store_error(error, self.path) from error
         return connection
 
-    def connection(self) -> apsw.Connection:
+    def writer_connection(self) -> apsw.Connection:
         """Return the writing connection; also used by probes of ``chronos.testing``. Raises ``StoreUnavailable``."""
         if self._writer is None:
             raise StoreUnavailable("the store is not open; open it first")
@@ -313,7 +313,7 @@ class SqliteStore(SqlStore):
 
     async def _run_on_reader(self, call: Callable[[apsw.Connection], T]) -> T:
         if self._read_threads is None:
-            return call(self.connection())
+            return call(self.writer_connection())
         return await asyncio.get_running_loop().run_in_executor(self._read_threads, lambda: call(self._reader()))
 
     def _reader(self) -> apsw.Connection:

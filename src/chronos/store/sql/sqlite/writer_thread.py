@@ -38,7 +38,7 @@ class WriterThread:
         self._calls.put(_PendingCall(call, loop, done))
 
     async def run(self, call: Callable[[], T]) -> T:
-        """Run a call and return its result. Cancelling the caller does not cancel the call."""
+        """Run a call and return its result. Canceling the caller does not cancel the call."""
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
         def resolve(result: Any, error: BaseException | None) -> None:

@@ -23,7 +23,9 @@ OPTIONS = EngineOptions(slots=100, grace_s=1e9, timeout_grace_s=1e9)
 _LOGGED_EVENTS = (ProblemReported, ClockJumped, JobUnschedulable, NodeLost)
 
 
-async def start_engine(store: Store, clock: Clock, callbacks: CallbackRunner, identifier: str, tasks: int) -> Engine:
+async def start_engine(
+    store: Store, clock: Clock, callbacks: CallbackRunner, identifier: str, task_count: int
+) -> Engine:
     """Start an engine with a slot for every task, so that no task waits for another."""
     functions = FunctionRegistry()
     functions.register(FUNCTION, _placeholder)
@@ -33,7 +35,7 @@ async def start_engine(store: Store, clock: Clock, callbacks: CallbackRunner, id
         options=replace(
             OPTIONS,
             node_name=f"declarative-{identifier[:8]}",
-            slots=max(OPTIONS.slots, tasks),
+            slots=max(OPTIONS.slots, task_count),
             labels=orphans.register(identifier),
         ),
         runners={PYTHON: callbacks},

@@ -1,8 +1,7 @@
-"""Rules for admission, ranking and retries. The SQL of every store must decide as ``admit`` does."""
+"""Rules for admission and ranking. The SQL of every store must decide as ``admit`` does."""
 
 from dataclasses import dataclass
 from enum import IntEnum
-from hashlib import blake2b
 
 from chronos.core.concurrency_key import key_limit
 from chronos.core.config import UNLIMITED, EffectiveSettings, Overlap
@@ -18,7 +17,7 @@ class AdmissionVerdict(IntEnum):
     QUEUE = 2
     SKIP_OVERLAP = 3
     SKIP_FULL = 4
-    REFUSE = 5  # requested, and the queue is full: the caller may try again
+    REFUSE = 5  # requested, but the queue is full: the caller may try again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +50,10 @@ def admit(
     """Decide whether an execution runs, is queued, is skipped or is refused.
 
     * ``active`` counts the ready, running and waiting executions of the gate, ``queued`` the queued ones.
-    * An execution that is queued for its key blocks later ones like a running one.
+    * ``requested``: the execution must not be skipped (see ``Cause.requested``). Under ``skip`` it is queued, and a
+      full queue refuses it.
+    * ``key_full``: as many executions with the same concurrency key are active as its limit allows.
+    * An execution that is queued for its key counts as running: under ``skip``, later instants are skipped.
     * An execution that replaces another one always has room behind it.
     * A ``held`` execution is queued even if there is room to run. As many may be held as could otherwise be open.
     """
@@ -68,15 +70,15 @@ def admit(
     return AdmissionVerdict.REFUSE if requested else AdmissionVerdict.SKIP_FULL
 
 
-def is_held(cause: Cause, *, before: bool) -> bool:
+def is_held(cause: Cause, *, admitted_before_pause: bool) -> bool:
     """Return whether an execution of a paused job that has not started waits until the job is resumed.
 
-    Triggers always run. Replays and backfills run if they were requested during the pause; those from ``before`` are
-    held, like all other executions.
+    Triggers always run. Replays and backfills run if they were requested during the pause. All other executions are
+    held.
     """
     if cause is Cause.MANUAL:
         return False
-    return before or cause not in (Cause.REPLAY, Cause.BACKFILL)
+    return admitted_before_pause or cause not in (Cause.REPLAY, Cause.BACKFILL)
 
 
 def build_gate_spec(effective: EffectiveSettings, lane: str) -> GateSpec:
@@ -97,18 +99,8 @@ def build_gate_spec(effective: EffectiveSettings, lane: str) -> GateSpec:
 
 
 def rank(ready_us: int, priority: int) -> int:
-    """Return the rank of a ready execution: lower runs first. Waiting lowers it relative to new ones (linear aging)."""
+    """Return the rank of a ready execution: lower runs first.
+
+    Newer executions get higher ranks, so waiting work moves ahead (linear aging).
+    """
     return ready_us - priority * PRIORITY_STEP_US
-
-
-def retry_delay_us(effective: EffectiveSettings, attempt: int, attempt_id: bytes) -> int:
-    """Return the backoff after the failed attempt number ``attempt``. The jitter is a hash of the attempt's id."""
-    exponent = min(attempt - 1, 64)
-    delay = min(effective.retry_initial_us * effective.retry_multiplier**exponent, float(effective.retry_max_us))
-    unit = int.from_bytes(blake2b(attempt_id, digest_size=8).digest()) / 2**64
-    return int(delay * (1 + effective.retry_jitter * unit))
-
-
-def has_attempts_left(effective: EffectiveSettings, attempt: int) -> bool:
-    """Return whether another attempt is allowed after number ``attempt``."""
-    return effective.max_attempts == UNLIMITED or attempt < effective.max_attempts

@@ -1,6 +1,10 @@
-"""Stored jobs with fields that are not supported yet. An earlier release accepted them, and they still run."""
+"""Finds stored jobs that need a person: unreadable ones, and those with fields that are not supported yet.
+
+An earlier release accepted the unsupported fields, and the jobs still run.
+"""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from chronos.core.job import Job, JobSpec, Target, Unreadable
@@ -12,37 +16,45 @@ _PAGE = 1_000
 _TEMPLATES = ("argv", "env", "stdin")  # fields of a command; all fields of an ``http`` target are templates
 
 
-class UnsupportedField(NamedTuple):
-    """The number of jobs with an unsupported field, and the first names."""
+@dataclass(slots=True)
+class JobNames:
+    """The number of jobs with one fault, and the first names."""
 
-    total: int
-    names: tuple[str, ...]
+    max_names: int
+    total: int = 0
+    names: list[str] = field(default_factory=list)
+
+    def add(self, job: Job) -> None:
+        self.total += 1
+        if len(self.names) < self.max_names:
+            self.names.append(f"{job.namespace}/{job.name}")
 
 
-async def find_unsupported_jobs(store: Store, *, max_names: int) -> tuple[UnsupportedField, UnsupportedField]:
-    """Find the jobs with alerts, and the jobs with a secret in a template; at most ``max_names`` names of each."""
-    with_alerts: list[str] = []
-    with_secrets: list[str] = []
-    alerts = secrets = 0
+class FaultyJobs(NamedTuple):
+    """Stored jobs by their fault."""
+
+    unreadable: JobNames
+    with_alerts: JobNames
+    with_secrets: JobNames  # in a template
+
+
+async def find_faulty_jobs(store: Store, *, max_names: int) -> FaultyJobs:
+    """Find the faulty ones among all jobs; at most ``max_names`` names for each fault."""
+    faulty = FaultyJobs(JobNames(max_names), JobNames(max_names), JobNames(max_names))
     cursor: bytes | None = None
     while True:
         page = await store.list_jobs(JobFilter(), limit=_PAGE, cursor=cursor)
         for job in page.items:
             if isinstance(job.spec, Unreadable):
+                faulty.unreadable.add(job)
                 continue
             if job.spec.alerts:
-                alerts += 1
-                with_alerts += [_full_name(job)] if len(with_alerts) < max_names else []
+                faulty.with_alerts.add(job)
             if _uses_secrets(job.spec):
-                secrets += 1
-                with_secrets += [_full_name(job)] if len(with_secrets) < max_names else []
+                faulty.with_secrets.add(job)
         cursor = page.cursor
         if cursor is None:
-            return UnsupportedField(alerts, tuple(with_alerts)), UnsupportedField(secrets, tuple(with_secrets))
-
-
-def _full_name(job: Job) -> str:
-    return f"{job.namespace}/{job.name}"
+            return faulty
 
 
 def _uses_secrets(spec: JobSpec) -> bool:

@@ -1,4 +1,4 @@
-"""Takeover: decides how an execution continues or ends after its node is gone.
+"""Takeover decision: how an execution continues or ends after its node is gone.
 
 Running attempts are lost; the core decides on retries. The decision is pure: every node reaches the same verdict from
 the same record.
@@ -52,7 +52,7 @@ class TakeoverVerdict:
             self.lost,
             self.detail,
             self.follow,
-            self.end is not None and self.end.dead_letter,
+            self.end is not None and self.end.is_dead_letter,
             None if self.end is None else self.end.reason.message,
         )
 
@@ -112,7 +112,7 @@ def _rebuild_task_group(entry: CatalogEntry, detail: Detail, execution: Executio
     """Return the state of the tasks: as last recorded, plus the tasks that started with the claim."""
     started_us = execution.started_us if execution.started_us is not None else now_us
     if detail.group is None:
-        return begin(entry.layout, started_us, done=detail.carried or {}).group
+        return begin(entry.layout, started_us, carried=detail.carried or {}).group
     if any(task.status is TaskStatus.RUNNING for task in detail.group.tasks):
         return detail.group
     return wake_tasks(entry.layout, detail.group, now_us, detail.signals).group
