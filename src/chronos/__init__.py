@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from chronos.sdk.group import Group, Task
     from chronos.sdk.info import JobInfo, RunFailed, RunInfo, SpanInfo, TaskInfo
     from chronos.sdk.job import Job, JobHandle
-    from chronos.sdk.run_handle import Run
+    from chronos.sdk.run_handle import Run, TypedRun
+    from chronos.sdk.task_job import TaskJob
 
 _MODULE_BY_NAME = {
     "Chronos": "chronos.sdk.app",
@@ -51,6 +52,8 @@ _MODULE_BY_NAME = {
     "SpanInfo": "chronos.sdk.info",
     "Task": "chronos.sdk.group",
     "TaskInfo": "chronos.sdk.info",
+    "TaskJob": "chronos.sdk.task_job",
+    "TypedRun": "chronos.sdk.run_handle",
     "Unavailable": "chronos.errors",
     "parse_schedule": "chronos.core.schedule.parser",
 }
@@ -74,6 +77,8 @@ __all__ = [
     "SpanInfo",
     "Task",
     "TaskInfo",
+    "TaskJob",
+    "TypedRun",
     "Unavailable",
     "parse_schedule",
 ]

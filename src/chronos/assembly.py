@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from chronos.runners.python.function_registry import FunctionRegistry
     from chronos.service.backfill import BackfillService
     from chronos.service.bulk_actions import BulkActions
+    from chronos.service.enqueue import EnqueueService
     from chronos.service.executions import ExecutionService
     from chronos.service.job_state import JobStates
     from chronos.service.jobs import JobService
@@ -212,6 +213,7 @@ class Service:
     bulk_actions: "BulkActions"
     runs: "ExecutionService"
     backfills: "BackfillService"
+    enqueues: "EnqueueService"
     why: "WhyService"
 
 
@@ -236,6 +238,7 @@ def make_service(
     from chronos.service.backfill import BackfillService  # noqa: PLC0415
     from chronos.service.backpressure import MAX_PENDING, Backpressure  # noqa: PLC0415
     from chronos.service.bulk_actions import BulkActions  # noqa: PLC0415
+    from chronos.service.enqueue import EnqueueService  # noqa: PLC0415
     from chronos.service.executions import ExecutionService  # noqa: PLC0415
     from chronos.service.job_state import JobStates  # noqa: PLC0415
     from chronos.service.jobs import JobService  # noqa: PLC0415
@@ -253,6 +256,7 @@ def make_service(
         bulk_actions=BulkActions(store, clock, runs, states),
         runs=runs,
         backfills=BackfillService(store, clock, jobs, backpressure, new_request=new_request),
+        enqueues=EnqueueService(store, clock, jobs, backpressure, new_request=new_request),
         why=WhyService(store, clock, jobs, runs),
     )
 

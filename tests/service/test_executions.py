@@ -91,8 +91,14 @@ def test_invalid_trigger_arguments_are_rejected() -> None:
         await world.save()
         with pytest.raises(NotFound):
             await world.runs.trigger("missing")
-        with pytest.raises(Invalid, match="in the future"):
-            await world.runs.trigger("job", at_us=START_US + 1)
+        with pytest.raises(Invalid, match="at and delay"):
+            await world.runs.trigger("job", at_us=START_US + 1, delay="1m")
+        with pytest.raises(Invalid, match="delay: "):
+            await world.runs.trigger("job", delay="soon")
+        with pytest.raises(Invalid, match='invalid expires "soon"'):
+            await world.runs.trigger("job", expires="soon")
+        with pytest.raises(Invalid, match="choose a later time"):
+            await world.runs.trigger("job", delay="1h", expires="1h")
         with pytest.raises(Invalid, match="payload"):
             await world.runs.trigger("job", {"a": object()})
         with pytest.raises(Invalid, match="larger"):

@@ -75,8 +75,11 @@ class Cause(IntEnum):
 
 
 def due_us(cause: Cause, scheduled_us: int, admitted_us: int) -> int:
-    """Return when an execution should start: at its instant, or when it was admitted if it was requested."""
-    return scheduled_us if cause in (Cause.SCHEDULE, Cause.RECOVERY) else admitted_us
+    """Return when an execution should start: at its instant, or when it was admitted if it was requested.
+
+    A request for a later time is delayed until then.
+    """
+    return scheduled_us if cause in (Cause.SCHEDULE, Cause.RECOVERY) else max(scheduled_us, admitted_us)
 
 
 class CancelRequest(IntEnum):

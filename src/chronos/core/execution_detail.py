@@ -32,6 +32,7 @@ class Detail(Struct, frozen=True, kw_only=True, omit_defaults=True):
     span: CoveredSpan | None = None  # the missed instants of a compressed recovery
     replay_of: str | None = None  # the id of the execution, in hex
     reason: str | None = None  # why it was requested
+    expires_us: int | None = None  # it does not start from then on
     upstream: tuple[str, ...] = ()  # ids of the upstream executions, in hex
     carried: dict[str, Any] | None = (
         None  # for a replay from the failed tasks: results of the tasks that succeeded before

@@ -18,6 +18,7 @@ class ReasonCode(StrEnum):
     MISSED = "missed"
     OUTSIDE_RECOVERY = "outside_recovery"
     UPSTREAM_FAILED = "upstream_failed"
+    EXPIRED = "expired"
     CANCELED = "canceled"
     REPLACED = "replaced"
     JOB_DELETED = "job_deleted"
@@ -37,6 +38,7 @@ _SENTENCES = {
     ReasonCode.MISSED: "No node was alive when it was due.",
     ReasonCode.OUTSIDE_RECOVERY: "It was missed, and the job's recovery does not run it.",
     ReasonCode.UPSTREAM_FAILED: "An upstream job did not succeed.",
+    ReasonCode.EXPIRED: "It had not started when it expired.",
     ReasonCode.CANCELED: "It was canceled.",
     ReasonCode.REPLACED: "A newer run of the job replaced it.",
     ReasonCode.JOB_DELETED: "Its job was deleted.",

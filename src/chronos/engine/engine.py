@@ -181,6 +181,10 @@ class Engine:
         if self._claim_and_admission_tasks:
             await asyncio.wait(self._claim_and_admission_tasks, timeout=_LAST_CLAIM_TIMEOUT_S)
 
+    def schedule_wake(self, wake_us: int) -> None:
+        """Wake delayed executions at ``wake_us``: one was created for then."""
+        self._janitor.schedule_wake(wake_us)
+
     async def _release_held(self) -> None:
         """Release executions that the store still assigns to this node.
 

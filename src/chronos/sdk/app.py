@@ -2,7 +2,7 @@
 
 import os
 import socket
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, Unpack, cast, overload
 
@@ -33,6 +33,7 @@ from chronos.sdk.job_options import (
     Instant,
     JobOptions,
     Shape,
+    TaskJobOptions,
     WebhookJobOptions,
     build_command_target,
     build_http_target,
@@ -44,6 +45,7 @@ from chronos.sdk.job_options import (
 from chronos.sdk.run_forever import run_forever
 from chronos.sdk.run_handle import Run, read_execution_id
 from chronos.sdk.runtime import Runtime
+from chronos.sdk.task_job import TaskDecorator, TaskJob, check_task_parameters
 from chronos.store.contract import JobFilter
 
 P = ParamSpec("P")
@@ -84,6 +86,7 @@ class Chronos(OnHomeLoop):
     """
 
     _job_kind: type[Job[Any, Any]] = Job
+    _task_kind: type[TaskJob[Any, Any, Any]] = TaskJob
     _group_kind: type[Group] = Group
     _handle_kind: type[JobHandle] = JobHandle
 
@@ -180,6 +183,46 @@ class Chronos(OnHomeLoop):
                 target = build_python_target(name, options)
                 self._declare(name, target, options, {name: make_function_ref(function, options)})
             return self._keep_handle(self._job_kind(self._runtime, name, function))
+
+        return add if function is None else add(function)
+
+    @overload
+    def task(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> TaskJob[P, Coroutine[Any, Any, R], R]: ...
+
+    @overload
+    def task(self, function: Callable[P, R], /) -> TaskJob[P, R, R]: ...
+
+    @overload
+    def task(self, /, **options: Unpack[TaskJobOptions]) -> TaskDecorator: ...
+
+    def task(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+        """Make a function a task: a function to call in the background. It can still be called as before.
+
+        Use it as ``@app.task`` or ``@app.task(keyword=…)``. A task is a job without a schedule whose runs may overlap.
+        ``enqueue`` calls it in the background, in any program that has the function and runs.
+
+        Takes the keywords of ``job`` except those of a schedule, ``after``, ``payload`` and ``recovery``.
+
+        Returns the ``TaskJob``. Raises as ``job`` does, and ``Invalid`` for a parameter with the name of an option of
+        ``enqueue``.
+
+        Example::
+
+            @app.task(retries=5)
+            def send_mail(to: str) -> None: ...
+
+            send_mail.enqueue(to="ana@example.com", delay="10m")
+        """
+
+        def add(function: Callable[..., Any]) -> TaskJob[Any, Any, Any]:
+            with prefix_errors(describe_function(function)):
+                check_keywords(options, TaskJobOptions)
+                name = choose_function_name(function, options.get("name"))
+                check_task_parameters(name, function)
+                settings = {"overlap": "allow", **options}
+                target = build_python_target(name, options)
+                self._declare(name, target, settings, {name: make_function_ref(function, options)})
+            return self._keep_handle(self._task_kind(self._runtime, name, function))
 
         return add if function is None else add(function)
 
@@ -337,13 +380,20 @@ class Chronos(OnHomeLoop):
         return [to_job_info(job) async for job in session.iterate_jobs(JobFilter(namespace=self._runtime.namespace))]
 
     async def atrigger(
-        self, name: str, payload: Any = None, *, at: Instant | None = None, key: str | None = None
+        self,
+        name: str,
+        payload: Any = None,
+        *,
+        at: Instant | None = None,
+        in_: Duration | None = None,
+        expires: Duration | Instant | None = None,
+        key: str | None = None,
     ) -> Run:
-        """Run a job of the store once, now. Another program may have declared it.
+        """Run a job of the store once, now or later. Another program may have declared it.
 
         Parameters, return value and errors are those of ``JobHandle.trigger``.
         """
-        return await JobHandle(self._runtime, name).atrigger(payload, at=at, key=key)
+        return await JobHandle(self._runtime, name).atrigger(payload, at=at, in_=in_, expires=expires, key=key)
 
     all_jobs = blocking(aall_jobs)
     trigger = blocking(atrigger)

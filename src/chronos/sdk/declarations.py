@@ -72,20 +72,23 @@ class DeclaredJobs:
         if self.empty_groups:
             raise Invalid(f'the group "{min(self.empty_groups)}" has no tasks; add one with @group.task')
 
-    def check_payload(self, name: str, payload: Any) -> None:
-        """Raise ``Invalid`` when a payload does not fit the function of the job ``name``.
+    def to_checked_payload(self, name: str, payload: Any) -> Any:
+        """Return a payload with its typed values as JSON. Raises ``Invalid`` when it does not fit the function.
 
         Only jobs of this program whose single task calls a function of this program are checked.
         """
         draft = self.jobs.get(name)
         if payload is None or draft is None or len(draft.spec.tasks) != 1:
-            return
+            return payload
         target = draft.spec.tasks[0].target
         if target.kind != PYTHON or target.options.get("payload") is not None:
-            return
+            return payload
         function = self.functions.get(target.options["name"])
-        if function is not None:
-            function.arguments(payload)
+        if function is None:
+            return payload
+        payload = function.to_payload(payload)
+        function.arguments(payload)
+        return payload
 
     def put(self, name: str, shape: Shape, refs: Mapping[str, FunctionRef]) -> None:
         """Add a job, or replace it by one with more tasks. Changes nothing when it raises."""

@@ -13,7 +13,7 @@ from chronos.sdk.backfill import run_backfill
 from chronos.sdk.declarations import DecoratedFunction
 from chronos.sdk.home_loop import LoopResult, OnHomeLoop, blocking, on_home_loop
 from chronos.sdk.info import JobInfo, RunInfo, SpanInfo, to_job_info, to_run_info, to_span_info
-from chronos.sdk.job_options import Instant, to_instant_us
+from chronos.sdk.job_options import Duration, Instant, build_start_options, to_instant_us
 from chronos.sdk.run_handle import Run
 from chronos.service.job_state import StateChange
 from chronos.service.jobs import JobService
@@ -42,11 +42,21 @@ class JobHandle(OnHomeLoop):
     # --- runs
 
     @on_home_loop
-    async def atrigger(self, payload: Any = None, *, at: Instant | None = None, key: str | None = None) -> Run:
-        """Run the job once, now. The job needs no schedule, and may be paused.
+    async def atrigger(
+        self,
+        payload: Any = None,
+        *,
+        at: Instant | None = None,
+        in_: Duration | None = None,
+        expires: Duration | Instant | None = None,
+        key: str | None = None,
+    ) -> Run:
+        """Run the job once, now or later. The job needs no schedule, and may be paused.
 
         - ``payload``: a JSON value that fills a function's parameters by name. None uses the job's own payload.
-        - ``at``: the past instant that the run is for; by default now.
+        - ``at``: the instant that the run is for; by default now. If it is in the future, the run waits until then.
+        - ``in_``: how long the run waits. Use ``at`` or ``in_``.
+        - ``expires``: an instant, or a duration from now on. A run that has not started by then is skipped.
         - ``key``: an idempotency key. Calls with the same key return the same run.
 
         Returns the ``Run``. Raises ``Invalid`` for a payload that is not JSON or does not fit the function, and
@@ -56,12 +66,13 @@ class JobHandle(OnHomeLoop):
 
             send_report.trigger({"month": "2027-01"}).result()
         """
-        at_us = None if at is None else to_instant_us(at, "at")
-        self._runtime.declared.check_payload(self.name, payload)
+        options = build_start_options(in_, at, expires, delay_name="in_")
+        payload = self._runtime.declared.to_checked_payload(self.name, payload)
         session = await self._runtime.session()
         triggered = await session.service.runs.trigger(
-            self.name, payload, at_us=at_us, idempotency=check_key(key), namespace=self._runtime.namespace
+            self.name, payload, idempotency=check_key(key), namespace=self._runtime.namespace, **options
         )
+        await session.wake_delayed([triggered])
         return Run(self._runtime, triggered.id, self.name)
 
     @on_home_loop

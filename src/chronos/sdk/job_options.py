@@ -102,6 +102,24 @@ class FunctionJobOptions(JobOptions, FunctionOptions, total=False):
     """The keywords of ``Chronos.job``."""
 
 
+class TaskJobOptions(TaskOptions, FunctionOptions, total=False):
+    """The keywords of ``Chronos.task``."""
+
+    execution_timeout: Duration
+    overlap: Literal["allow", "queue"]
+    queue_max: int
+    priority: int
+    concurrency: int | Mapping[str, Any]
+    update: str | Mapping[str, Any]
+    retention: Mapping[str, Any]
+    queue: str
+    placement: Mapping[str, Any]
+    on_start: Any
+    on_complete: Any
+    tags: Mapping[str, str] | Sequence[str]
+    description: str
+
+
 class GroupOptions(JobOptions, total=False):
     """The keywords of ``Chronos.group``."""
 
@@ -341,6 +359,33 @@ def to_instant_us(value: Instant, argument: str) -> int:
     if us is None:
         raise Invalid(f'{argument} is {value!r}, which is not a date and time; write it like "2027-01-01T09:00:00Z"')
     return us
+
+
+class StartOptions(TypedDict):
+    """When a requested run may start, as the service takes it."""
+
+    at_us: int | None
+    delay: str | None
+    expires: str | None
+
+
+def build_start_options(
+    delay: Duration | None, at: Instant | None, expires: Duration | Instant | None, *, delay_name: str = "delay"
+) -> StartOptions:
+    """When a requested run may start. Raises ``Invalid``, with the name that the caller gives to ``delay``."""
+    if at is not None and delay is not None:
+        raise Invalid(f"at and {delay_name} both say when to start; use one of them")
+    return {
+        "at_us": None if at is None else to_instant_us(at, "at"),
+        "delay": None if delay is None else to_duration_text(delay, delay_name),
+        "expires": None if expires is None else _to_expires_text(expires),
+    }
+
+
+def _to_expires_text(value: Duration | Instant) -> str:
+    if isinstance(value, datetime):
+        return to_instant_text(value, "expires")
+    return to_duration_text(value, "expires")
 
 
 def _build_schedule(options: Mapping[str, Any], timezone: str | None) -> Shape:

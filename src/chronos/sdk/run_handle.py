@@ -3,9 +3,10 @@
 import asyncio
 from contextlib import suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from chronos.errors import Invalid, NotFound
+from chronos.runners.python.typed_values import Converter
 from chronos.sdk.home_loop import LoopResult, OnHomeLoop, blocking, on_home_loop
 from chronos.sdk.info import RunFailed, RunInfo, to_run_info
 from chronos.sdk.job_options import Duration, to_seconds
@@ -15,6 +16,7 @@ from chronos.store.commands import PROGRESS
 if TYPE_CHECKING:
     from chronos.sdk.runtime import Runtime
 
+R_co = TypeVar("R_co", covariant=True)
 _MIN_POLL_S = 0.005  # another process may run the execution, so the store is polled
 _MAX_POLL_S = 0.5
 
@@ -30,6 +32,9 @@ class Run(OnHomeLoop):
         run = send_report.trigger({"month": "2027-01"})
         print(run.result(timeout="5m"))
     """
+
+    #: The run was enqueued in the program's own transaction: it exists once that is committed and delivered.
+    _is_pending = False
 
     def __init__(self, runtime: "Runtime", execution: bytes, job: str) -> None:
         self._runtime = runtime
@@ -65,7 +70,7 @@ class Run(OnHomeLoop):
         async with asyncio.timeout(limit_s):
             with session.watch_end(self._execution) as ended:
                 poll_s = _MIN_POLL_S
-                while not (info := await self.ainfo()).is_over:
+                while (info := await self._find_info()) is None or not info.is_over:
                     with suppress(TimeoutError):
                         async with asyncio.timeout(poll_s):
                             await ended.wait()
@@ -73,6 +78,15 @@ class Run(OnHomeLoop):
                         poll_s = 0.0
                     poll_s = min(max(poll_s * 1.5, _MIN_POLL_S), _MAX_POLL_S)
                 return info
+
+    async def _find_info(self) -> RunInfo | None:
+        """Read the run; None if it is pending and does not exist yet."""
+        try:
+            return await self.ainfo()
+        except NotFound:
+            if self._is_pending:
+                return None
+            raise
 
     async def aresult(self, timeout: Duration | None = None) -> Any:  # noqa: ASYNC109
         """Wait until the run is over and return its result.
@@ -147,6 +161,33 @@ class Run(OnHomeLoop):
 
     def __repr__(self) -> str:
         return f"<Run {self.id} of {self.job}>"
+
+
+class TypedRun(Run, Generic[R_co]):
+    """One run of a task. ``result`` has the type that the function is annotated to return.
+
+    A run that was enqueued with ``connection=…`` exists after the commit, as soon as a node has delivered it. ``wait``
+    and ``result`` wait for that too. After a rollback they wait until their timeout.
+    """
+
+    _converter: Converter | None = None
+
+    async def aresult(self, timeout: Duration | None = None) -> R_co:  # noqa: ASYNC109
+        """Wait until the run is over and return its result.
+
+        - ``timeout``: as in ``wait``.
+
+        Returns what the function returned. Raises ``RunFailed`` when the run did not succeed, and ``TimeoutError`` when
+        it is not over in time.
+        """
+        value = await super().aresult(timeout)
+        result: R_co = value if self._converter is None else self._converter.from_json(value)
+        return result
+
+    def result(self, timeout: Duration | None = None) -> R_co:
+        """Wait until the run is over and return its result. See ``aresult``."""
+        result: R_co = super().result(timeout)
+        return result
 
 
 def read_execution_id(text: str) -> bytes:

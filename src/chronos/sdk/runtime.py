@@ -25,6 +25,7 @@ from chronos.assembly import (
 from chronos.clock import Clock
 from chronos.core.config import Settings
 from chronos.core.events import Event, ExecutionEnded
+from chronos.core.execution import Status
 from chronos.core.job import Job
 from chronos.engine.engine import Engine
 from chronos.engine.node_clock import NodeClock
@@ -38,6 +39,7 @@ from chronos.sdk.job_options import build_default_shape
 from chronos.service.save_jobs import SavedJob
 from chronos.service.serializers import Check, read_job
 from chronos.service.serializers.identifiers import find_name_fault
+from chronos.store.commands import Triggered
 from chronos.store.contract import JobFilter, Store
 
 log = logging.getLogger("chronos.sdk")
@@ -85,6 +87,13 @@ class RuntimeSession:
         assert isinstance(event, ExecutionEnded)
         for ended in self._waiters.get(event.execution, ()):
             ended.set()
+
+    async def wake_delayed(self, runs: Sequence[Triggered]) -> None:
+        """Have the engine start delayed runs in time. It looks for those of other programs once per second only."""
+        if self.engine is not None and any(run.status is Status.WAITING for run in runs):
+            wake_us = await self.store.next_wake_us()
+            if wake_us is not None:
+                self.engine.schedule_wake(wake_us)
 
     async def iterate_jobs(self, where: JobFilter) -> AsyncIterator[Job]:
         """Yield every job that a filter selects, by name."""

@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 
 from chronos.clock import Clock
-from chronos.core.calendar import rfc3339
 from chronos.core.execution import Cause, DeadLetter, Execution, Span, Status, TaskStatus
 from chronos.core.execution_detail import Detail
 from chronos.core.execution_report import Report, build_first_success_report
@@ -19,6 +18,7 @@ from chronos.service.jobs import JobService
 from chronos.service.run_requests import log_admitted, to_run_row, to_stored_payload, to_stored_reason
 from chronos.service.serializers import id_text, read_id, write_execution
 from chronos.service.serializers.execution import read_detail
+from chronos.service.start_times import choose_start_times
 from chronos.store.commands import SYSTEM, CancelExecution, DropDeadLetters, OutputRow, Signal, Trigger, Triggered
 from chronos.store.contract import ExecutionFilter, ExecutionView, JobName, Page, Store
 
@@ -50,25 +50,30 @@ class ExecutionService:
         payload: Any = None,
         *,
         at_us: int | None = None,
+        delay: str | None = None,
+        expires: str | None = None,
         idempotency: str | None = None,
         reason: str | None = None,
         namespace: str = DEFAULT_NAMESPACE,
         actor: Actor = SYSTEM,
     ) -> Triggered:
-        """Run a job now, even if it is paused. The same ``idempotency`` key returns the same execution.
+        """Run a job once, even if it is paused. The same ``idempotency`` key returns the same execution.
 
-        ``ref`` is a name, an id or a job. ``at_us`` is the instant that the run stands for (``scheduled_at``); it must
-        not be in the future. Raises ``NotFound``, ``Invalid``, ``QueueFull``.
+        - ``ref``: a name, an id or a job.
+        - ``at_us``: the instant that the run stands for (``scheduled_at``). If it is in the future, the run waits.
+        - ``delay``: how long the run waits, such as ``10m``.
+        - ``expires``: an instant, or a duration from now on. A run that has not started by then is skipped.
+
+        Raises ``NotFound``, ``Invalid``, ``QueueFull``.
         """
         job = ref if isinstance(ref, Job) else await self._jobs.get(ref, namespace)
-        now_us = self._clock.now_us()
-        if at_us is not None and at_us > now_us:
-            raise Invalid(
-                f"{rfc3339(at_us)} is in the future, but a trigger runs now; "
-                f'save a job with the schedule "{rfc3339(at_us)}" instead'
-            )
-        detail = Detail(payload=to_stored_payload(payload), reason=to_stored_reason(reason))
-        return await self._submit(job, Cause.MANUAL, detail, idempotency, at_us, actor)
+        times = choose_start_times(self._clock.now_us(), at_us=at_us, delay=delay, expires=expires)
+        detail = Detail(
+            payload=to_stored_payload(payload), reason=to_stored_reason(reason), expires_us=times.expires_us
+        )
+        return await self._submit(
+            job, Cause.MANUAL, detail, idempotency, times.scheduled_us, actor, wake_us=times.wake_us
+        )
 
     async def replay(
         self,
@@ -269,6 +274,7 @@ class ExecutionService:
         actor: Actor,
         *,
         replay_of: bytes | None = None,
+        wake_us: int | None = None,
     ) -> Triggered:
         now_us = self._clock.now_us()
         run = to_run_row(
@@ -281,6 +287,7 @@ class ExecutionService:
             request=idempotency.encode() if idempotency is not None else self._new_request(),
             now_us=now_us,
             scheduled_us=scheduled_us,
+            wake_us=wake_us,
             detail=detail,
         )
         command = Trigger(job=job.id, run=run, now_us=now_us, idempotency=idempotency, actor=actor, replay_of=replay_of)

@@ -71,6 +71,7 @@ def to_run_row(
     request: bytes,
     now_us: int,
     scheduled_us: int | None = None,
+    wake_us: int | None = None,
     detail: Detail,
 ) -> RunRow:
     """Build the row of an execution. The same ``request`` gives the same execution id."""
@@ -80,10 +81,11 @@ def to_run_row(
         requested_execution_id(job, cause, now_us, request, scheduled_us if cause is Cause.BACKFILL else None),
         cause,
         now_us if scheduled_us is None else scheduled_us,
-        now_us,
+        now_us if wake_us is None else wake_us,
         write_detail(detail),
         key,
         0 if key is None else key_limit(effective),
+        wake_us,
     )
 
 

@@ -279,6 +279,8 @@ def _describe_wait(execution: Execution, times: TimeFormat) -> str:
     group = read_detail(execution).group
     signals = sorted({task.signal for task in group.tasks if task.signal is not None}) if group is not None else []
     wake = None if execution.wake_us is None else times.format(execution.wake_us)
+    if execution.started_us is None:
+        return f"Waiting until {wake}, when it was requested to start."
     if signals:
         names = " or ".join(f'"{signal}"' for signal in signals)
         return f"Waiting for the signal {names}" + ("." if wake is None else f", until {wake}.")

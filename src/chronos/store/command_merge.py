@@ -20,6 +20,7 @@ from chronos.store.commands import (
     Advance,
     Backfill,
     Command,
+    Enqueue,
     Recover,
     Release,
     SaveJobs,
@@ -87,7 +88,7 @@ def count_rows(command: Command[Any]) -> int:
     """Return the number of rows of a command, at least 1."""
     if isinstance(command, Recover):
         return sum(len(part.runs) + len(part.spans) for part in command.parts) or 1
-    if isinstance(command, Backfill):
+    if isinstance(command, Backfill | Enqueue):
         return len(command.runs) or 1
     return len(getattr(command, "rows", ())) + len(getattr(command, "delete", ())) or 1
 

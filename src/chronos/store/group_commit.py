@@ -20,13 +20,24 @@ from typing import Any, TypeVar
 
 from chronos.errors import ChronosError, StoreBusy, StoreUnavailable
 from chronos.store.command_merge import count_rows
-from chronos.store.commands import Admit, Backfill, Claim, Command, Recover, SaveJobs, Trigger, Trim, WriteOutput
+from chronos.store.commands import (
+    Admit,
+    Backfill,
+    Claim,
+    Command,
+    Enqueue,
+    Recover,
+    SaveJobs,
+    Trigger,
+    Trim,
+    WriteOutput,
+)
 from chronos.store.commands.batch_size import MAX_BATCH_CHARACTERS, MAX_BATCH_ROWS, count_characters
 
 R = TypeVar("R")
 MAX_ROWS_OF_LARGE_COMMANDS = 5_000  # per transaction; many rows together write fewer pages
 MAX_WAITING_COMMANDS = 10_000
-_REJECTABLE_COMMANDS = (Admit, Backfill, Claim, Recover, SaveJobs, Trigger, Trim, WriteOutput)
+_REJECTABLE_COMMANDS = (Admit, Backfill, Claim, Enqueue, Recover, SaveJobs, Trigger, Trim, WriteOutput)
 
 
 @dataclass(slots=True, eq=False)

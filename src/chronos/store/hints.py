@@ -14,6 +14,7 @@ from chronos.store.commands import (
     Claim,
     Command,
     DeleteJob,
+    Enqueue,
     Reap,
     RecordSkip,
     Recover,
@@ -81,6 +82,8 @@ def _hint_of_rare_command(command: Command[Any], answer: Any) -> Hint:
                 | deleted
                 | _hint_of_runs_on_save(command)
             )
+        case Enqueue():
+            return _hint_of_admissions({run.status for run in answer if run.created}, replaces=True)
         case Backfill():
             return _hint_of_admissions(set(answer.statuses), replaces=True) if answer.statuses else NO_HINT
         case SetJobState():

@@ -96,8 +96,8 @@ def test_the_same_idempotency_key_returns_the_same_execution() -> None:
 def test_invalid_triggers_are_rejected() -> None:
     async def case(world: World) -> None:
         await world.create("digest")
-        future = await world.call("POST", f"{V1}/jobs/digest/trigger", {"at": "2999-01-01T00:00:00Z"})
-        assert (future.status, future.code) == (422, "invalid")
+        twice = await world.call("POST", f"{V1}/jobs/digest/trigger", {"at": "2999-01-01T00:00:00Z", "delay": "1m"})
+        assert (twice.status, twice.code) == (422, "invalid")
         odd = await world.call("POST", f"{V1}/jobs/digest/trigger", {"at": "tomorrow"})
         assert odd.json["errors"] == [
             {"pointer": "/at", "message": 'is "tomorrow"; write a time like 2027-01-01T09:00:00Z'}
@@ -425,7 +425,7 @@ def test_invalid_fields_are_named_by_pointer() -> None:
         await world.create("tick")
         early, late, never = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z", "2099-01-01T00:00:00Z"
         for path, body, pointer in (
-            ("/jobs/tick/trigger", {"at": never}, "/at"),
+            ("/jobs/tick/trigger", {"at": "never"}, "/at"),
             ("/jobs/tick/backfill", {"from": late, "to": early}, "/to"),
             ("/jobs/tick/backfill", {"from": early, "to": never}, "/to"),
             ("/apply", {"owner": "me", "jobs": [shape("a"), shape("b"), shape("a")]}, "/jobs/2/name"),
@@ -461,5 +461,27 @@ def test_bytes_that_are_not_http_are_refused_and_the_connection_ends() -> None:
             assert "Content-Type: text/plain" in head
             assert body
             assert "Traceback" not in body
+
+    in_world(case)
+
+
+def test_a_delayed_trigger_waits_and_many_runs_are_enqueued() -> None:
+    async def case(world: World) -> None:
+        await world.create("digest", overlap="allow")
+        later = await world.post("/jobs/digest/trigger", {"delay": "1h", "expires": "2h"}, status=202)
+        assert later["status"] == "waiting"
+        why = await world.get(f"/executions/{later['execution_id']}/why")
+        assert any("when it was requested to start" in step["sentence"] for step in why["steps"])
+        key, body = {"Idempotency-Key": "mails"}, {"payloads": [{"to": "ana"}, {"to": "ben"}]}
+        dry = await world.post("/jobs/digest/enqueue?dry_run=true", body)
+        assert (dry["dry_run"], dry["count"]) == (True, 2)
+        answer = await world.post("/jobs/digest/enqueue", body, status=202, headers=key)
+        assert answer["count"] == 2
+        assert await world.post("/jobs/digest/enqueue", body, status=202, headers=key) == answer
+        shown = await world.get(f"/executions/{answer['execution_ids'][1]}")
+        assert (shown["status"], shown["payload"]) == ("ready", {"to": "ben"})
+        wrong: dict[str, object]
+        for wrong in ({}, {"payloads": {}}, {"payloads": [], "delay": "soon"}, {"payloads": [], "at": "soon"}):
+            assert (await world.call("POST", f"{V1}/jobs/digest/enqueue", wrong)).status == 422, wrong
 
     in_world(case)

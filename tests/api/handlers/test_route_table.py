@@ -25,6 +25,7 @@ CONTRACT = """
     DELETE /jobs/{ref} · POST /jobs/{ref}/enable · POST /jobs/{ref}/disable · GET /jobs/{ref}/versions
     GET /jobs/{ref}/versions/{version} · GET /jobs/{ref}/diff · POST /jobs/{ref}/rollback · POST /jobs/{ref}/trigger
     POST /jobs/{ref}/pause · POST /jobs/{ref}/resume · POST /jobs/{ref}/backfill · GET /jobs/{ref}/next
+    POST /jobs/{ref}/enqueue
     GET /jobs/{ref}/executions · GET /jobs/{ref}/why · GET /executions · GET /executions/{id}
     POST /executions/{id}/signal · POST /executions/{id}/cancel · POST /executions/{id}/replay
     GET /executions/{id}/log · GET /dead-letters · POST /dead-letters/{id}/replay · DELETE /dead-letters/{id}

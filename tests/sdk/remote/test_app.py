@@ -76,7 +76,9 @@ def test_the_server_runs_a_declared_function_that_it_has(app: Chronos) -> None:
     job = app.job(name="add")(add)
     assert job(1) == 3
     assert job.trigger({"a": 40}).result(timeout=SOON_S) == 42
-    bad = job.trigger({"wrong": 1})
+    with pytest.raises(Invalid, match='lacks "a"'):
+        job.trigger({"wrong": 1})
+    bad = app.get("add").trigger({"a": "x"})
     with pytest.raises(RunFailed, match="add failed"):
         bad.result(timeout=SOON_S)
 
@@ -190,8 +192,8 @@ def test_unknown_jobs_and_runs_raise_not_found(app: Chronos) -> None:
 def test_invalid_jobs_and_requests_are_refused(app: Chronos) -> None:
     with pytest.raises(Invalid, match=r"job bad: cron: cron field \"hour\" is 25"):
         app.command("bad", ["true"], cron="0 25 * * *")
-    with pytest.raises(Invalid, match="is in the future"):
-        app.command("hello", ["true"]).trigger(at="2099-01-01T00:00:00Z")
+    with pytest.raises(Invalid, match="expires is 2026"):
+        app.command("hello", ["true"]).trigger(expires="2026-01-01T00:00:00Z")
     app.command("follower", ["true"], after="ghost")
     with pytest.raises(Invalid, match='job "ghost" not found'):
         app.all_jobs()
@@ -398,6 +400,23 @@ def test_credentials_come_from_the_address_or_the_environment(monkeypatch: pytes
     assert address.base == "https://node:8443/base"
     assert address.authorization == "Basic " + base64.b64encode(b"ana:s@cret").decode()
     assert http_client.Address.parse("http://node:8080").authorization == "Bearer t0ken"
+
+
+def test_tasks_are_enqueued_on_the_server(app: Chronos) -> None:
+    @app.task
+    def greet(name: str) -> str:
+        return f"hello {name}"
+
+    assert greet("ana") == "hello ana"
+    later = greet.enqueue("ana", delay="1h")
+    first, second = greet.enqueue_many([{"name": "ben"}, {"name": "eva"}], expires="1h")
+    assert (later.status, first.status, second.info().payload) == ("waiting", "ready", {"name": "eva"})
+    with pytest.raises(Invalid, match='lacks "name"'):
+        greet.enqueue()
+    with pytest.raises(Invalid, match="not of a server"):
+        greet.enqueue("ana", connection=object())
+    with pytest.raises(Invalid, match="at and in_ both"):
+        greet.trigger({"name": "ana"}, at="2099-01-01T00:00:00Z", in_=1)
 
 
 def test_several_expressions_are_one_schedule(app: Chronos, caplog: pytest.LogCaptureFixture) -> None:

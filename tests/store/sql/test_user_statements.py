@@ -14,7 +14,7 @@ from chronos.core.reasons import ReasonCode
 from chronos.errors import Invalid
 from chronos.store.commands import Admitted, SettleRow, SettleWith
 from chronos.store.contract import Store
-from chronos.store.sql.postgres.database_url import ConnectionPlace
+from chronos.store.sql.postgres.database_url import ConnectionAddress
 from chronos.store.sql.sqlite.store import SqliteStore
 from chronos.testing.conformance import StoreFixture
 from tests.support.databases import on_server, opened
@@ -114,15 +114,17 @@ def test_user_statements_commit_with_the_settlement_on_postgres(prepared_url: st
 
 
 def test_user_statements_use_the_search_path_of_the_database(prepared_url: str) -> None:
-    name = ConnectionPlace.of(prepared_url).database
+    name = ConnectionAddress.of(prepared_url).database
 
     async def check() -> None:
         await on_server(prepared_url, "create schema sales", f'alter database "{name}" set search_path = sales')
         await on_server(prepared_url, TABLE)
         async with opened(prepared_url) as store:
-            w = StoreFixture(store)
-            await w.save("job")
-            await store.apply(settle(w, await w.admit_one("job"), ("insert into orders values (1, 'x')", ())))
+            fixture = StoreFixture(store)
+            await fixture.save("job")
+            await store.apply(
+                settle(fixture, await fixture.admit_one("job"), ("insert into orders values (1, 'x')", ()))
+            )
             assert await store.verify() == []
         assert [tuple(row) for row in await on_server(prepared_url, "select * from sales.orders")] == [(1, "x")]
 

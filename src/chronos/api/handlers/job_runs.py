@@ -12,32 +12,43 @@ from chronos.api.handlers.executions import (
     write_step,
 )
 from chronos.api.openapi import examples
-from chronos.api.request import RequestContext
+from chronos.api.request import BodyReader, RequestContext
 from chronos.api.responses import json_response
 from chronos.api.routing import CURSOR, LIMIT, Body, Param, ResponseDoc, RouteTable, ref
 from chronos.core.calendar import rfc3339
 from chronos.core.planner import MAX_PREVIEW
-from chronos.service.run_requests import to_stored_payload
+from chronos.service.enqueue import MAX_ENQUEUED
+from chronos.service.run_requests import PlainPayload, to_stored_payload
 from chronos.service.serializers import id_text
+from chronos.service.start_times import choose_start_times
 
 route = RouteTable("Executions")
 _REASON = {"type": ["string", "null"], "maxLength": 1000, "description": "recorded with the run"}
 _INSTANT = {"type": "string", "format": "date-time"}
+_START_TIMES = {
+    "at": {
+        "type": ["string", "null"],
+        "format": "date-time",
+        "description": "the time that the run stands for; if it is in the future, the run waits until then",
+    },
+    "delay": {"type": ["string", "null"], "description": "how long the run waits, such as `10m`; instead of `at`"},
+    "expires": {
+        "type": ["string", "null"],
+        "description": "a time, or a duration from now on, such as `1h`; a run that has not started by then is skipped",
+    },
+}
+_MAX_TIME_BYTES = 100
 _DRY_RUN_RESPONSE = ResponseDoc("the result of a dry run", ref("Anything"), {"dry_run": True})
 
 
 @route.post(
     "/jobs/{ref}/trigger",
     permission=Permission.OPERATE,
-    summary="Trigger a job: run it now",
+    summary="Trigger a job: run it once, now or later",
     body=Body.of_fields(
         {
             "payload": {"description": "replaces the payload of the job"},
-            "at": {
-                "type": ["string", "null"],
-                "format": "date-time",
-                "description": "the past time that the run stands for",
-            },
+            **_START_TIMES,
             "reason": _REASON,
         },
         example={"payload": {"day": "2027-01-01"}, "reason": "asked for by accounting"},
@@ -47,27 +58,82 @@ _DRY_RUN_RESPONSE = ResponseDoc("the result of a dry run", ref("Anything"), {"dr
     is_rate_limited=True,
 )
 async def trigger(context: RequestContext) -> web.StreamResponse:
-    """Run a job now, even if it is paused. The same Idempotency-Key returns the same execution."""
+    """Run a job once, even if it is paused. The same Idempotency-Key returns the same execution."""
     body = await context.read_object()
     payload = body.payload()
-    at_us = body.instant_us("at")
-    if at_us is not None and at_us > context.api.clock.now_us():
-        message = "is in the future, but a trigger runs now; save a job with that schedule instead"
-        body.fault("at", message)
+    at_us, delay, expires = _read_start_times(body)
     reason = body.text("reason", max_bytes=4_000)
     body.raise_problems()
     if context.dry_run:
         to_stored_payload(payload)
+        choose_start_times(context.api.clock.now_us(), at_us=at_us, delay=delay, expires=expires)
         return json_response({"dry_run": True, "job_id": id_text(context.job.id)})
     execution_request = await context.api.service.runs.trigger(
         id_text(context.job.id),
         payload,
         at_us=at_us,
+        delay=delay,
+        expires=expires,
         reason=reason,
         idempotency=context.key_for("trigger", context.job.id),
         actor=context.actor,
     )
     return accepted_response(context, execution_request)
+
+
+@route.post(
+    "/jobs/{ref}/enqueue",
+    permission=Permission.OPERATE,
+    summary="Enqueue many runs of a job, one per payload",
+    body=Body.of_fields(
+        {
+            "payloads": {
+                "type": "array",
+                "items": {"description": "the payload of a run"},
+                "maxItems": MAX_ENQUEUED,
+            },
+            **_START_TIMES,
+        },
+        required=("payloads",),
+        example={"payloads": [{"to": "ana"}, {"to": "ben"}], "delay": "10m"},
+    ),
+    returns={
+        202: ResponseDoc("the new executions, in the order of the payloads", ref("Enqueued"), examples.ENQUEUED),
+        200: _DRY_RUN_RESPONSE,
+    },
+    idempotent_by_key=True,
+    is_rate_limited=True,
+)
+async def enqueue(context: RequestContext) -> web.StreamResponse:
+    """Create one run per payload, even if the job is paused. Up to 500 runs are created together or not at all."""
+    body = await context.read_object()
+    _, payloads = body.items("payloads", max_items=MAX_ENQUEUED)
+    at_us, delay, expires = _read_start_times(body)
+    body.raise_problems()
+    enqueues = context.api.service.enqueues
+    plain = [PlainPayload(payload) for payload in payloads]
+    if context.dry_run:
+        await enqueues.prepare(context.job, plain, at_us=at_us, delay=delay, expires=expires)
+        return json_response({"dry_run": True, "job_id": id_text(context.job.id), "count": len(plain)})
+    created = await enqueues.run(
+        context.job,
+        plain,
+        at_us=at_us,
+        delay=delay,
+        expires=expires,
+        idempotency=context.key_for("enqueue", context.job.id),
+        actor=context.actor,
+    )
+    return json_response({"execution_ids": [id_text(run.id) for run in created], "count": len(created)}, status=202)
+
+
+def _read_start_times(body: BodyReader) -> tuple[int | None, str | None, str | None]:
+    """Read when a run may start: at, delay, expires."""
+    return (
+        body.instant_us("at"),
+        body.text("delay", max_bytes=_MAX_TIME_BYTES),
+        body.text("expires", max_bytes=_MAX_TIME_BYTES),
+    )
 
 
 @route.post(

@@ -110,6 +110,7 @@ VERSION_DIFF: dict[str, Any] = {
 }
 ASKED: dict[str, Any] = {"execution_id": EXECUTION_ID, "status": "ready", "created": True}
 REPLAYED: dict[str, Any] = ASKED | {"replay_of": "01944f0d-2c00-8a3f-9d0e-5c5e5a4f1a10"}
+ENQUEUED: dict[str, Any] = {"execution_ids": [EXECUTION_ID], "count": 1}
 BACKFILLED: dict[str, Any] = {"execution_ids": [EXECUTION_ID], "count": 1, "next_from": None}
 WHY: dict[str, Any] = {
     "steps": [

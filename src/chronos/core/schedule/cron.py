@@ -40,6 +40,7 @@ ALL_MONTHS = (1 << 13) - 2
 ALL_WEEKDAYS = 0x7F
 FIRST_YEAR, LAST_YEAR = 1970, 2099  # of the year field
 LAST_NTH = 5  # index of "the last one" among first .. fifth
+_DAYS_OF_EVERY_MONTH = (1 << 29) - 2  # the 1st to the 28th
 _FIRST_OF_EACH_WEEK = 0x10204081  # bits 0, 7, 14, 21, 28: multiplied by a week's mask, it gives a month's
 _SMALL_JUMP_S = 3 * 3600  # cron(8): a larger change corrects the clock, so skipped times do not run later
 _MARGIN_S = 2 * DAY_S  # more than any two offsets differ
@@ -121,7 +122,7 @@ class Cron:
         return day * DAY_S + (hour + (hours_left & -hours_left).bit_length()) * 3600 + self._first_in_hour
 
     def matches_wall(self, wall: int) -> bool:
-        """Whether the expression matches this wall second."""
+        """Return whether the expression matches this wall second."""
         return self.next_wall(wall) == wall
 
     def count_walls(self, begin: int, end: int) -> int:
@@ -150,23 +151,23 @@ class Cron:
         at = wall // unit
         return (at + low_bit(~(mask >> at % size))) * unit
 
-    def month_days(self, year: int, month: int, first: int) -> int:
-        """Return the matching days of a month as a mask (bit 1 is the 1st); ``first`` is the weekday of the 1st."""
+    def month_days(self, year: int, month: int, first_weekday: int) -> int:
+        """Return the matching days of a month as a mask: bit 1 is the 1st. ``first_weekday``: of the 1st."""
         length = month_length(year, month)
         days, weekdays = self.days, self.weekdays
         has_special_days = self.last or self.nearest or self.nearest_last
         if weekdays == ALL_WEEKDAYS and not (self.either or has_special_days):
             return days & ((2 << length) - 1)
-        by_week = (((weekdays | weekdays << 7) >> first) & ALL_WEEKDAYS) * _FIRST_OF_EACH_WEEK << 1
+        by_week = (((weekdays | weekdays << 7) >> first_weekday) & ALL_WEEKDAYS) * _FIRST_OF_EACH_WEEK << 1
         if has_special_days:
-            days |= self._special_days(first, length)
+            days |= self._special_days(first_weekday, length)
         if self.nth:
-            by_week |= self._nth_days(first, length)
+            by_week |= self._nth_days(first_weekday, length)
         return (days | by_week if self.either else days & by_week) & ((2 << length) - 1)
 
     def never_matches(self) -> bool:
-        """Whether no date matches in any year, or in any of its own years."""
-        if self.days & 0x1FFFFFFE and self.weekdays == ALL_WEEKDAYS:
+        """Return whether no date matches in any year, or in any of its own years."""
+        if self.days & _DAYS_OF_EVERY_MONTH and self.weekdays == ALL_WEEKDAYS:
             return False
         if self.years:
             return not any(
@@ -175,16 +176,16 @@ class Cron:
                 for month in range(1, 13)
             )
         return not any(
-            self.months >> month & 1 and self.month_days(year, month, first)
+            self.months >> month & 1 and self.month_days(year, month, first_weekday)
             for month in range(1, 13)
             for year in (2000, 2001)
-            for first in range(7)
+            for first_weekday in range(7)
         )
 
     def _next_day(self, day: int) -> int:
         """Return the first matching day number at or after ``day``, or a number past the last date."""
         if self._shape == _BY_WEEKDAY:
-            rest = (self.weekdays | self.weekdays << 7) >> ((day + 4) % 7)
+            rest = (self.weekdays | self.weekdays << 7) >> weekday(day)
             return day + (rest & -rest).bit_length() - 1
         if day > LAST_DAY:
             return day
@@ -204,7 +205,7 @@ class Cron:
                 first_day = date(year, month, 1).toordinal() - EPOCH_ORDINAL
         while True:
             if months >> month & 1:
-                rest = self.month_days(year, month, (first_day + 4) % 7) >> skip
+                rest = self.month_days(year, month, weekday(first_day)) >> skip
                 if rest:
                     return first_day + skip + (rest & -rest).bit_length() - 2
             skip = 1
@@ -244,32 +245,32 @@ class Cron:
         count = 0
         while begin < end:
             day = date.fromordinal(begin + EPOCH_ORDINAL)
-            first = begin - day.day + 1
-            following = first + month_length(day.year, day.month)
+            first_day = begin - day.day + 1
+            following = first_day + month_length(day.year, day.month)
             if self.months >> day.month & 1 and self._next_year(day.year) == day.year:
-                days = self.month_days(day.year, day.month, (first + 4) % 7) >> day.day
+                days = self.month_days(day.year, day.month, weekday(first_day)) >> day.day
                 count += (days & (1 << min(end, following) - begin) - 1).bit_count()
             begin = following
         return count
 
-    def _special_days(self, first: int, length: int) -> int:
+    def _special_days(self, first_weekday: int, length: int) -> int:
         days = 0
         for back in _bits(self.last):
             if back < length:
                 days |= 1 << (length - back)
         for target in _bits(self.nearest):
             if target <= length:
-                days |= 1 << _nearest_weekday(target or length, first, length, inward=target == 0)
+                days |= 1 << _nearest_weekday(target or length, first_weekday, length, inward=target == 0)
         for back in _bits(self.nearest_last):
             if back < length:
-                days |= 1 << _nearest_weekday(length - back, first, length, inward=False)
+                days |= 1 << _nearest_weekday(length - back, first_weekday, length, inward=False)
         return days
 
-    def _nth_days(self, first: int, length: int) -> int:
+    def _nth_days(self, first_weekday: int, length: int) -> int:
         days = 0
         for bit in _bits(self.nth):
             nth, weekday = divmod(bit, 7)
-            day = 1 + (weekday - first) % 7
+            day = 1 + (weekday - first_weekday) % 7
             if nth == LAST_NTH:
                 day += (length - day) // 7 * 7
             else:
@@ -392,9 +393,9 @@ def _bits(mask: int) -> list[int]:
     return [i for i in range(mask.bit_length()) if mask >> i & 1]
 
 
-def _nearest_weekday(day: int, first: int, length: int, *, inward: bool) -> int:
+def _nearest_weekday(day: int, first_weekday: int, length: int, *, inward: bool) -> int:
     """Return the day from Monday to Friday nearest to ``day`` within the month; ``inward``: never a later day."""
-    weekday = (first + day - 1) % 7
+    weekday = (first_weekday + day - 1) % 7
     if weekday == 6:
         return day - 1 if day > 1 else day + 2
     if weekday == 0:

@@ -26,7 +26,7 @@ from chronos.core.settle import Start, Step, apply_outcome, begin, stop, wake_ta
 from chronos.core.task_group import TaskGroup
 from chronos.engine.execution.attempt import AttemptRun, run_attempt
 from chronos.engine.execution.call_builder import FORCE_AT_SHUTDOWN_S, build_attempt_call
-from chronos.engine.execution.recorder import ExecutionRecorder
+from chronos.engine.execution.recorder import EXPIRED_END, ExecutionRecorder
 from chronos.engine.job_catalog import CatalogEntry
 from chronos.engine.node_clock import JUMP_US, ClockDrift
 from chronos.engine.node_context import NodeContext
@@ -106,12 +106,22 @@ class ExecutionRun:
     async def _first_step(self) -> Step | None:
         entry, detail = self.entry, read_detail(self.claimed.detail)
         self._detail, self._group = detail, detail.group
+        if self._has_expired():
+            self._recorder.skip(EXPIRED_END)
+            return None
         if entry.spec.on_start is not None and not detail.greeted:
             await self._run_on_start(entry.spec.on_start)
         now_us = self._context.clock.now_us()
         if self._group is None:
             return begin(entry.layout, now_us, carried=detail.carried or {})
         return self._wake(self._group, now_us)
+
+    def _has_expired(self) -> bool:
+        """Whether the execution has not started before, and may no longer start."""
+        expires_us, detail = self._detail.expires_us, self._detail
+        if expires_us is None or self._group is not None or detail.greeted:
+            return False
+        return self._context.clock.now_us() >= expires_us
 
     async def _after_fast_path(self, call: AttemptCall, outcome: Outcome) -> Step | None:
         self._detail, self._starts = read_detail(self.claimed.detail), 1

@@ -47,7 +47,8 @@ def read_fast_path_detail(claimed: Claimed, entry: CatalogEntry) -> Detail | Non
         detail = read_detail(claimed.detail)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
-    return detail if detail.group is None and detail.carried is None else None
+    is_plain = detail.group is None and detail.carried is None and detail.expires_us is None
+    return detail if is_plain else None
 
 
 class FastPath:

@@ -38,6 +38,7 @@ from chronos.store.commands import (
 )
 
 HOOK_ITEM_KIND = "hook"  # the kind of outbox item for ``on_complete``
+EXPIRED_END = End(status=Status.SKIPPED, reason=Reason.of(ReasonCode.EXPIRED))
 SUCCESS_END = End(status=Status.SUCCEEDED, reason=Reason.of(ReasonCode.SUCCEEDED))
 
 
@@ -118,6 +119,11 @@ class ExecutionRecorder:
     def finish(self, detail: Detail, group: TaskGroup, end: End) -> None:
         """Settle the execution with its report. Its hook goes into the outbox in the same transaction."""
         self._settle(self._to_final_row(detail, group, end))
+        self._emit_execution_ended(end)
+
+    def skip(self, end: End) -> None:
+        """Settle an execution of which no task has started."""
+        self._settle(self._to_row(end, None, ()))
         self._emit_execution_ended(end)
 
     async def commit(self, call: AttemptCall, outcome: Succeeded, detail: Detail, step: Step) -> Failed | None:

@@ -1,4 +1,4 @@
-"""Outbox: delivers the follow-ups of outcomes (follower jobs and hooks) at least once, on any node that can.
+"""Outbox: delivers the follow-ups of outcomes (follower jobs and hooks), and runs that programs enqueued, on any node.
 
 Items are taken, handled and then acknowledged. A failed item is retried with growing pauses: hooks a few times,
 everything else until it succeeds.
@@ -14,7 +14,8 @@ from chronos.engine.maintenance.followers import Followers
 from chronos.engine.node_context import NodeContext
 from chronos.engine.store_retry import apply_with_retry
 from chronos.engine.wakeup import Wakeup
-from chronos.errors import ChronosError, Unavailable
+from chronos.errors import ChronosError, NotFound, Unavailable
+from chronos.store import enqueued_items
 from chronos.store.commands import AckOutbox, OutboxItem, TakeOutbox
 
 _TAKE_LIMIT = 100  # items per TakeOutbox command
@@ -80,6 +81,7 @@ class Outbox:
             return False
         functions = self._context.functions.names
         targets = tuple(Lane(functions=(name,)).text for name in functions) if self._context.options.works else ()
+        targets = (*targets, enqueued_items.ENQUEUE_ITEM)
         again, self._retake = self._retake, False
         limit = room + (len(self._in_progress) + len(self._given_up) if again else 0)  # the store returns these too
         take = TakeOutbox(node=self._context.node.number, limit=limit, targets=targets, include_held=again)
@@ -143,8 +145,19 @@ class Outbox:
                 return await self._followers.start_followers(item)
             case "hook":
                 return await self._followers.run_hook(item)
+            case enqueued_items.ENQUEUE_ITEM:
+                return await self._enqueue(item)
             case _:
                 return True  # written by a later version, for consumers that this version does not have
+
+    async def _enqueue(self, item: OutboxItem) -> bool:
+        """Create the runs that a program has put into the outbox."""
+        command = enqueued_items.read_item(item.body, self._context.clock.now_us())
+        try:
+            await self._context.store.apply(command)
+        except NotFound:
+            self._report_problem(f"{len(command.runs)} enqueued runs are dropped, because their job was deleted")
+        return True
 
     def _report_problem(self, error: str) -> None:
         self._context.bus.emit(ProblemReported(at_us=self._context.clock.now_us(), where="outbox", error=error))

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from chronos.errors import Conflict, Invalid
 from chronos.runners.python.context import Context
+from chronos.runners.python.typed_values import Converter, find_converter
 
 
 class Isolation(Enum):
@@ -46,6 +47,9 @@ class Function:
     accepts_any_name: bool  # has ``**others``
     ignores_input: bool  # takes neither context nor payload
     origin: FunctionOrigin | None  # only for functions that run in a process
+    parameter_names: tuple[str, ...]  # those filled from the payload, in order
+    result_converter: Converter | None
+    converters: Mapping[str, Converter]  # of parameters whose annotation is not plain JSON
 
     def arguments(self, payload: Any) -> dict[str, Any]:
         """Return the arguments for a payload, as a new dict.
@@ -73,7 +77,20 @@ class Function:
             raise Invalid(
                 f'the payload of "{self.name}" has "{self.ctx_parameter}", which is the name of the context parameter'
             )
-        return dict(payload)
+        arguments = dict(payload)
+        for name in self.converters.keys() & names if self.converters else ():
+            try:
+                arguments[name] = self.converters[name].from_json(arguments[name])
+            except Invalid as error:
+                raise Invalid(f'the payload of "{self.name}" has a wrong "{name}": {error}') from None
+        return arguments
+
+    def to_payload(self, payload: Any) -> Any:
+        """Return a payload whose typed values are JSON. Raises ``Invalid``."""
+        if not self.converters or not isinstance(payload, Mapping):
+            return payload
+        typed = {name: self.converters[name].to_json(payload[name]) for name in self.converters if name in payload}
+        return {**payload, **typed}
 
 
 class FunctionRegistry:
@@ -113,7 +130,8 @@ def inspect_function(name: str, call: Callable[..., Any], isolation: Isolation |
         except ValueError:
             known = _join_quoted({isolation.value for isolation in Isolation})
             raise Invalid(f'isolation of "{name}" is "{isolation}", expected one of {known}') from None
-    parameters = _read_signature(name, call).parameters.values()
+    signature = _read_signature(name, call)
+    parameters = signature.parameters.values()
     inner = call if inspect.isroutine(call) else getattr(call, "__call__", call)  # noqa: B004
     if any(inspect.isgeneratorfunction(code) or inspect.isasyncgenfunction(code) for code in (call, inner)):
         raise Invalid(f'"{name}" is a generator; a job function must return, so collect the values and return them')
@@ -139,6 +157,13 @@ def inspect_function(name: str, call: Callable[..., Any], isolation: Isolation |
         accepts_any_name=accepts_any_name,
         ignores_input=ctx_parameter is None and not filled and not accepts_any_name,
         origin=_find_origin(name, call) if isolation is Isolation.PROCESS else None,
+        parameter_names=tuple(parameter.name for parameter in filled),
+        result_converter=find_converter(signature.return_annotation),
+        converters={
+            parameter.name: converter
+            for parameter in filled
+            if (converter := find_converter(parameter.annotation)) is not None
+        },
     )
 
 

@@ -9,8 +9,8 @@ from chronos.sdk.app import Chronos, check_app_options
 from chronos.sdk.home_loop import on_home_loop
 from chronos.sdk.info import JobInfo
 from chronos.sdk.job import JobHandle
-from chronos.sdk.job_options import Instant
-from chronos.sdk.remote.job import RemoteGroup, RemoteHandle, RemoteJob
+from chronos.sdk.job_options import Duration, Instant
+from chronos.sdk.remote.job import RemoteGroup, RemoteHandle, RemoteJob, RemoteTaskJob
 from chronos.sdk.remote.responses import read_job_info
 from chronos.sdk.remote.run import RemoteRun
 from chronos.sdk.remote.session import RemoteSession
@@ -26,6 +26,7 @@ class RemoteChronos(Chronos):
     """
 
     _job_kind = RemoteJob
+    _task_kind = RemoteTaskJob
     _group_kind = RemoteGroup
     _handle_kind = RemoteHandle
 
@@ -63,10 +64,17 @@ class RemoteChronos(Chronos):
         return [read_job_info(job) for job in jobs]
 
     async def atrigger(
-        self, name: str, payload: Any = None, *, at: Instant | None = None, key: str | None = None
+        self,
+        name: str,
+        payload: Any = None,
+        *,
+        at: Instant | None = None,
+        in_: Duration | None = None,
+        expires: Duration | Instant | None = None,
+        key: str | None = None,
     ) -> Run:
-        """Run a job of the server once, now. Another program may have declared it."""
-        return await RemoteHandle(self._remote, name).atrigger(payload, at=at, key=key)
+        """Run a job of the server once, now or later. Another program may have declared it."""
+        return await RemoteHandle(self._remote, name).atrigger(payload, at=at, in_=in_, expires=expires, key=key)
 
     def get(self, name: str) -> JobHandle:
         """The handle of a job of the server, by its name. Another program may have declared it."""

@@ -1,21 +1,26 @@
 """Handles of jobs on a server."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from chronos.core.calendar import from_us, rfc3339
 from chronos.core.job import JobState
+from chronos.errors import Invalid
 from chronos.sdk.backfill import run_backfill
 from chronos.sdk.declarations import FunctionRef
 from chronos.sdk.group import Group
 from chronos.sdk.home_loop import on_home_loop
 from chronos.sdk.info import JobInfo, RunInfo, SpanInfo
 from chronos.sdk.job import Job, JobHandle, check_key, check_limit
-from chronos.sdk.job_options import Instant, Shape, to_instant_us
+from chronos.sdk.job_options import Duration, Instant, Shape, StartOptions, build_start_options, to_instant_us
 from chronos.sdk.remote.responses import read_history_item, read_instant, read_job_info
-from chronos.sdk.remote.run import RemoteRun
+from chronos.sdk.remote.run import RemoteRun, RemoteTypedRun
+from chronos.sdk.run_handle import TypedRun, read_execution_id
+from chronos.sdk.task_job import TaskJob
 from chronos.service.run_requests import to_stored_payload
+from chronos.service.serializers import id_text
+from chronos.store.enqueued_items import Statement
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,6 +30,7 @@ if TYPE_CHECKING:
     from chronos.sdk.runtime import Runtime
 
 P = ParamSpec("P")
+R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
 
@@ -41,9 +47,21 @@ class RemoteHandle(JobHandle):
     # --- runs
 
     @on_home_loop
-    async def atrigger(self, payload: Any = None, *, at: Instant | None = None, key: str | None = None) -> "Run":
-        """Run the job once, now. See ``JobHandle.trigger``."""
-        body = {"payload": to_stored_payload(payload), "at": None if at is None else _to_rfc3339(at, "at")}
+    async def atrigger(
+        self,
+        payload: Any = None,
+        *,
+        at: Instant | None = None,
+        in_: Duration | None = None,
+        expires: Duration | Instant | None = None,
+        key: str | None = None,
+    ) -> "Run":
+        """Run the job once, now or later. See ``JobHandle.trigger``."""
+        payload = self._remote.declared.to_checked_payload(self.name, payload)
+        body = {
+            "payload": to_stored_payload(payload),
+            **_write_start_options(build_start_options(in_, at, expires, delay_name="in_")),
+        }
         connection = await self._remote.session()
         query = {"namespace": self._remote.namespace}
         reply = await connection.post("jobs", self.name, "trigger", query=query, body=body, key=check_key(key) or "")
@@ -138,6 +156,31 @@ class RemoteJob(RemoteHandle, Job[P, R_co]):
         RemoteHandle.__init__(self, remote, name)
 
 
+class RemoteTaskJob(RemoteJob[P, R_co], TaskJob[P, R_co, R]):
+    """A task of the server. A worker program that has the function runs it."""
+
+    def __init__(self, remote: "RemoteSession", name: str, function: Callable[P, R_co]) -> None:
+        RemoteJob.__init__(self, remote, name, function)
+        self._runtime = cast("Runtime", remote)  # a task uses its runtime only to check payloads
+        self._read_signature()
+
+    @on_home_loop
+    async def _create_runs(self, payloads: Sequence[Any], options: StartOptions) -> list[bytes]:
+        body = {"payloads": [to_stored_payload(payload) for payload in payloads], **_write_start_options(options)}
+        connection = await self._remote.session()
+        query = {"namespace": self._remote.namespace}
+        reply = await connection.post("jobs", self.name, "enqueue", query=query, body=body)
+        return [read_execution_id(id_) for id_ in reply["execution_ids"]]
+
+    async def _prepare(self, payloads: Sequence[Any], options: StartOptions) -> tuple[list[bytes], list[Statement]]:
+        raise Invalid("connection needs the address of the store, such as Chronos('postgresql://…'), not of a server")
+
+    def _make_run(self, execution: bytes, *, is_pending: bool = False) -> TypedRun[R]:
+        run: RemoteTypedRun[R] = RemoteTypedRun(self._remote, id_text(execution), self.name)
+        run._converter = self._converter
+        return run
+
+
 class RemoteGroup(RemoteHandle, Group):
     """A job of several tasks on the server."""
 
@@ -145,6 +188,15 @@ class RemoteGroup(RemoteHandle, Group):
         RemoteHandle.__init__(self, remote, name)
         # A group uses its runtime only to declare tasks, and a remote session can do that.
         Group.__init__(self, cast("Runtime", remote), name, shape, refs)
+
+
+def _write_start_options(options: StartOptions) -> dict[str, str | None]:
+    at_us = options["at_us"]
+    return {
+        "at": None if at_us is None else rfc3339(at_us),
+        "delay": options["delay"],
+        "expires": options["expires"],
+    }
 
 
 def _to_rfc3339(value: Instant, argument: str) -> str:

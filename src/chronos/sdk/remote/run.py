@@ -1,20 +1,21 @@
 """The handle of one run on a server."""
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from chronos.errors import Conflict, NotFound
 from chronos.sdk.home_loop import on_home_loop
 from chronos.sdk.info import RunInfo
 from chronos.sdk.job_options import Duration
 from chronos.sdk.remote.responses import read_run_info
-from chronos.sdk.run_handle import Run, read_execution_id, to_timeout_s
+from chronos.sdk.run_handle import Run, TypedRun, read_execution_id, to_timeout_s
 from chronos.service.run_requests import to_stored_payload
 from chronos.service.serializers import id_text
 
 if TYPE_CHECKING:
     from chronos.sdk.remote.session import RemoteSession
 
+R_co = TypeVar("R_co", covariant=True)
 _MIN_POLL_S = 0.02
 _MAX_POLL_S = 1.0
 
@@ -80,3 +81,7 @@ class RemoteRun(Run):
         """The output of the tasks, oldest first. Of long output the beginning and the end are kept."""
         connection = await self._remote.session()
         return await connection.text("executions", self.id, "log")
+
+
+class RemoteTypedRun(RemoteRun, TypedRun[R_co]):
+    """One run of a task on a server."""

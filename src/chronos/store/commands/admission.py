@@ -52,7 +52,7 @@ class Admit(Command[list[Admitted]]):
 
 
 class RunRow(NamedTuple):
-    """One execution to create by ``Recover``, ``Trigger`` or ``Backfill``."""
+    """One execution to create by ``Recover``, ``Trigger``, ``Enqueue`` or ``Backfill``."""
 
     id: bytes
     cause: Cause
@@ -61,6 +61,7 @@ class RunRow(NamedTuple):
     detail: str | None = None  # JSON
     key: bytes | None = None  # concurrency key
     key_limit: int = 0
+    wake_us: int | None = None  # delayed: it waits until then, and its gate does not count it before
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +115,23 @@ class Trigger(Command[Triggered]):
     actor: Actor = SYSTEM
     room: bool = True  # whether the store accepts another pending execution
     replay_of: bytes | None = None  # the replayed execution, for the audit log
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Enqueue(Command[list[Triggered]]):
+    """Create requested executions of one job, all or none, even if the job is paused. The cursor does not move.
+
+    - Ordered: as given.
+    - Idempotent: a run whose id exists is left as it is. The same ``idempotency`` key returns the same executions.
+    - Returned: one answer per run.
+    - Raised: ``NotFound`` if the job does not exist; ``QueueFull`` if its queue has no room for all of them.
+    """
+
+    job: bytes
+    runs: tuple[RunRow, ...]
+    now_us: int
+    idempotency: str | None = None
+    actor: Actor = SYSTEM
 
 
 class Backfilled(NamedTuple):

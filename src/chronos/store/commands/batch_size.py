@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
-from chronos.store.commands.admission import Backfill, Trigger
+from chronos.store.commands.admission import Backfill, Enqueue, Trigger
 from chronos.store.commands.base import Command
 from chronos.store.commands.executions import (
     Advance,
@@ -38,7 +38,7 @@ def count_characters(command: Command[Any]) -> int:
             return count_run_characters(command.row)
         case Trigger():
             return len(command.run.detail or "")
-        case Backfill():
+        case Backfill() | Enqueue():
             return sum(len(run.detail or "") for run in command.runs)
         case Signal():
             return len(command.payload)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from chronos.errors import Invalid
-from chronos.store.commands.admission import Backfill, RecordSkip, Trigger
+from chronos.store.commands.admission import Backfill, Enqueue, RecordSkip, Trigger
 from chronos.store.commands.base import Command
 from chronos.store.commands.executions import CancelExecution, Signal
 from chronos.store.commands.jobs import DeleteJob, SaveJobs, SetJobState
@@ -64,10 +64,10 @@ def _read_set_job_state(command: SetJobState) -> _TextsAndNumbers:
     return texts, (command.now_us, command.next_us)
 
 
-def _read_trigger(command: Trigger | Backfill) -> _TextsAndNumbers:
+def _read_trigger(command: Trigger | Backfill | Enqueue) -> _TextsAndNumbers:
     runs = (command.run,) if isinstance(command, Trigger) else command.runs
     texts = (command.idempotency, command.actor.name, command.actor.origin)
-    return texts, [command.now_us, *(run.scheduled_us for run in runs), *(run.ready_us for run in runs)]
+    return texts, [command.now_us, *(us for run in runs for us in (run.scheduled_us, run.ready_us, run.wake_us))]
 
 
 def _read_create_token(command: CreateToken) -> _TextsAndNumbers:
@@ -101,6 +101,7 @@ _READ_FIELDS: dict[type[Command[Any]], Callable[[Any], _TextsAndNumbers]] = {
     DeleteJob: _field_reader(),
     Trigger: _read_trigger,
     Backfill: _read_trigger,
+    Enqueue: _read_trigger,
     RecordSkip: _field_reader("message"),
     CancelExecution: _field_reader("message"),
     Signal: _field_reader("name"),

@@ -16,6 +16,7 @@ from chronos.store.commands import (
     CreateToken,
     DeleteJob,
     DropDeadLetters,
+    Enqueue,
     Reap,
     RecordSkip,
     Recover,
@@ -66,6 +67,7 @@ class CommandHandlers:
         self._handlers: dict[type[Command[Any]], Callable[[Any], Steps[Any]]] = {
             Recover: lifecycle.recover,
             Trigger: lifecycle.trigger,
+            Enqueue: lifecycle.enqueue,
             Backfill: lifecycle.backfill,
             RecordSkip: settlement.record_skip,
             Settle: settlement.settle,

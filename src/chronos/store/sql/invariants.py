@@ -4,6 +4,7 @@ import msgspec
 
 from chronos.core.execution import Status, TaskStatus
 from chronos.core.execution_detail import read_detail
+from chronos.store.sql.executions.gate_queue import IS_DELAYED
 from chronos.store.sql.query import Dialect, Query, Steps
 
 _READY, _QUEUED, _RUNNING, _WAITING = (
@@ -19,12 +20,12 @@ _OPEN_TASK_STATUS_NAMES = {status.name.lower() for status in TaskStatus if not s
 CHECKS = {
     "gate {0} counts {1} active and {2} queued executions, but it has {3} and {4}": f"""
         select g.job, g.active, g.queued, coalesce(n.active, 0), coalesce(n.queued, 0) from gate as g left join (
-            select job, sum(case when status = {_QUEUED} then 0 else 1 end) as active,
+            select job, sum(case when status = {_QUEUED} or {IS_DELAYED} then 0 else 1 end) as active,
                 sum(case when status = {_QUEUED} then 1 else 0 end) as queued from active group by job
         ) as n on n.job = g.job where g.active <> coalesce(n.active, 0) or g.queued <> coalesce(n.queued, 0)""",
     "key {0} counts {1} active and {2} queued executions, but it has {3} and {4}": f"""
         select g.key, g.active, g.queued, coalesce(n.active, 0), coalesce(n.queued, 0) from key_gate as g left join (
-            select key, sum(case when status = {_QUEUED} then 0 else 1 end) as active,
+            select key, sum(case when status = {_QUEUED} or {IS_DELAYED} then 0 else 1 end) as active,
                 sum(case when status = {_QUEUED} then 1 else 0 end) as queued from active where key is not null
             group by key
         ) as n on n.key = g.key where g.active <> coalesce(n.active, 0) or g.queued <> coalesce(n.queued, 0)""",

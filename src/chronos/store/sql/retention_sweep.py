@@ -81,6 +81,7 @@ class RetentionSweep:
             from gate as g where g.job > $1 order by g.job limit $2"""
         self._still_done = f"""
             select job from gate where {d.one_of("job", 1)} and state = {_DONE} and active + queued = 0
+                and (select 1 from active as a where a.job = gate.job limit 1) is null
             order by job {d.lock_or_skip()}"""
         self._following = (
             f"select follower from job_after where {d.one_of('follower', 1)} and outcome <> '{OWN_OUTCOME}'"

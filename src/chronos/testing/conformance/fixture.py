@@ -19,6 +19,7 @@ from chronos.store.commands import (
     Claim,
     Claimed,
     EndedAttempt,
+    Enqueue,
     JobRow,
     RegisterNode,
     RunRow,
@@ -159,8 +160,25 @@ class StoreFixture:
             run.pop("detail", None),
             key_gate_id("default", key) if key else None,
             run.pop("key_limit", 1),
+            run.pop("wake_us", None),
         )
         return await self.store.apply(Trigger(job=job, run=row, now_us=self.now_us, idempotency=idempotency, **run))
+
+    async def enqueue(
+        self, job: bytes, count: int, *, idempotency: str | None = None, wake_us: int | None = None
+    ) -> list[Triggered]:
+        """Enqueue runs of a job."""
+        runs = tuple(
+            RunRow(
+                requested_execution_id(job, Cause.MANUAL, self.now_us, self.new_request_id()),
+                Cause.MANUAL,
+                self.now_us,
+                self.now_us,
+                wake_us=wake_us,
+            )
+            for _ in range(count)
+        )
+        return await self.store.apply(Enqueue(job=job, runs=runs, now_us=self.now_us, idempotency=idempotency))
 
     async def backfill(
         self, job: bytes, *instants_us: int, idempotency: str | None = None, room: int | None = None

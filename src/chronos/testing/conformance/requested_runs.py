@@ -8,7 +8,16 @@ from chronos.core.ids import scheduled_execution_id, span_id
 from chronos.core.job import JobState
 from chronos.core.reasons import Reason, ReasonCode
 from chronos.errors import Conflict, NotFound, QueueFull
-from chronos.store.commands import Backfilled, CancelExecution, Recover, RunRow, Signal, Suspend, SuspendRow
+from chronos.store.commands import (
+    Backfilled,
+    CancelExecution,
+    DeleteJob,
+    Recover,
+    RunRow,
+    Signal,
+    Suspend,
+    SuspendRow,
+)
 from chronos.store.contract import ExecutionFilter
 from chronos.testing.conformance.fixture import SECOND_US, T0_US, StoreFixture, raises
 
@@ -314,3 +323,92 @@ async def case_a_signal_ends_a_wait(fixture: StoreFixture) -> None:
     assert execution.detail == {"signals": {"approved": {"by": "ana"}}, "tasks": []}
     with raises(NotFound):
         await fixture.store.apply(Signal(execution=bytes(16), name="approved", payload="1", now_us=fixture.tick()))
+
+
+async def case_enqueue_creates_all_runs_or_none(fixture: StoreFixture) -> None:
+    saved = await fixture.save(overlap=Overlap.ALLOW, limit=2, queue_max=2)
+    created = await fixture.enqueue(saved.id, 3)
+    assert [(run.status, run.created) for run in created] == [
+        (Status.READY, True),
+        (Status.READY, True),
+        (Status.QUEUED, True),
+    ]
+    with raises(QueueFull, "2 runs"):
+        await fixture.enqueue(saved.id, 2)
+    assert (await fixture.store.counts()).open == {Status.READY: 2, Status.QUEUED: 1}
+    with raises(NotFound, "no longer exists"):
+        await fixture.enqueue(bytes(16), 1)
+    [entry, *_] = (await fixture.store.audit(namespace=None, limit=1)).items
+    assert (entry.action, entry.subject) == ("enqueue", "job")
+
+
+async def case_an_idempotency_key_enqueues_once(fixture: StoreFixture) -> None:
+    saved = await fixture.save(overlap=Overlap.ALLOW)
+    first = await fixture.enqueue(saved.id, 2, idempotency="mails")
+    fixture.tick()
+    again = await fixture.enqueue(saved.id, 2, idempotency="mails")
+    assert again == [run._replace(created=False) for run in first]
+    assert (await fixture.store.counts()).open == {Status.READY: 2}
+
+
+async def case_a_delayed_run_waits_until_its_time(fixture: StoreFixture) -> None:
+    saved = await fixture.save(overlap=Overlap.SKIP)
+    delayed = await fixture.trigger(saved.id, wake_us=T0_US + 10 * SECOND_US)
+    assert (delayed.status, await fixture.store.next_wake_us()) == (Status.WAITING, T0_US + 10 * SECOND_US)
+    await fixture.settle(await fixture.admit_one())  # the gate is free for the schedule meanwhile
+    assert await fixture.wake() == 0
+    fixture.now_us = T0_US + 10 * SECOND_US
+    assert await fixture.wake() == 1
+    assert (await fixture.status(delayed.id), await fixture.store.next_wake_us()) == (Status.READY, None)
+    [claimed] = await fixture.claim()
+    await fixture.settle(claimed)
+    assert await fixture.status(delayed.id) is Status.SUCCEEDED
+
+
+async def case_delayed_runs_that_are_due_respect_the_limit(fixture: StoreFixture) -> None:
+    saved = await fixture.save(overlap=Overlap.SKIP)
+    running = await fixture.admit_one()
+    delayed = [run.id for run in await fixture.enqueue(saved.id, 2, wake_us=fixture.now_us + SECOND_US)]
+    fixture.tick()
+    assert await fixture.wake() == 2
+    assert [await fixture.status(id_) for id_ in delayed] == [Status.QUEUED, Status.QUEUED]
+    assert (await fixture.settle(running)).woken == 1
+    assert {await fixture.status(id_) for id_ in delayed} == {Status.READY, Status.QUEUED}
+
+
+async def case_delayed_runs_that_are_due_respect_their_key(fixture: StoreFixture) -> None:
+    saved = await fixture.save(overlap=Overlap.ALLOW)
+    holder = await fixture.trigger(saved.id, key="tenant")
+    delayed = await fixture.trigger(
+        saved.id, key="tenant", wake_us=fixture.now_us + SECOND_US, scheduled_us=fixture.now_us + SECOND_US
+    )
+    fixture.tick()
+    assert await fixture.wake() == 1
+    assert await fixture.status(delayed.id) is Status.QUEUED
+    [claimed] = await fixture.claim()
+    assert claimed.id == holder.id
+    await fixture.settle(claimed)
+    assert await fixture.status(delayed.id) is Status.READY
+
+
+async def case_a_delayed_run_can_be_canceled_and_ends_with_its_job(fixture: StoreFixture) -> None:
+    saved = await fixture.save(overlap=Overlap.REPLACE)
+    first, second = [run.id for run in await fixture.enqueue(saved.id, 2, wake_us=fixture.now_us + SECOND_US)]
+    await fixture.settle(
+        *(await fixture.admit_next("job", needs_gate_lock=True))
+    )  # an instant does not replace delayed runs
+    await fixture.store.apply(CancelExecution(execution=first, now_us=fixture.tick(1)))
+    assert (await fixture.status(first), await fixture.status(second)) == (Status.CANCELED, Status.WAITING)
+    await fixture.store.apply(DeleteJob(job=saved.id, now_us=fixture.tick(1)))
+    ended = await fixture.execution(second)
+    assert ended.reason is not None
+    assert (ended.status, ended.reason.code) == (Status.CANCELED, ReasonCode.JOB_DELETED)
+
+
+async def case_a_delayed_run_of_a_paused_job_starts(fixture: StoreFixture) -> None:
+    saved = await fixture.save()
+    delayed = await fixture.trigger(saved.id, wake_us=fixture.now_us + SECOND_US)
+    await fixture.set_state(saved.id, JobState.PAUSED)
+    fixture.tick()
+    assert await fixture.wake() == 1
+    assert await fixture.status(delayed.id) is Status.READY

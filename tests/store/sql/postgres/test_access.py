@@ -11,19 +11,19 @@ from urllib.parse import parse_qs, quote, urlsplit
 import pytest
 
 from chronos.errors import Invalid, StoreBroken, StoreUnavailable
-from chronos.store.sql.postgres.database_url import ConnectionPlace
+from chronos.store.sql.postgres.database_url import ConnectionAddress
 from chronos.store.sql.postgres.store import PostgresStore
 from chronos.testing.conformance import StoreFixture
 from tests.support.databases import Server, as_user, database_url, on_server, opened
 from tests.support.tcp_proxy import proxied
 
-PASSWORD = "p@ss:w/rd?#%&+ =é\"'"
+PASSWORD = "p@ss:fixture/rd?#%&+ =é\"'"
 
 
 @pytest.fixture
 def role(postgres_url: str) -> Iterator[str]:
     """The name of a user without any rights, which is also the name of the database."""
-    name = ConnectionPlace.of(postgres_url).database
+    name = ConnectionAddress.of(postgres_url).database
     asyncio.run(on_server(postgres_url, f"create role {name} login"))
     yield name
     asyncio.run(
@@ -35,12 +35,12 @@ async def use(url: str) -> None:
     """Open a store twice, write, read and maintain it."""
     for _ in range(2):
         async with opened(url) as store:
-            w = StoreFixture(store)
-            await w.start_node()
-            await w.save("job")
-            execution = await w.admit_one()
-            assert (await w.settle(execution)).settled == [execution.id]
-            await store.maintain(w.now_us)
+            fixture = StoreFixture(store)
+            await fixture.start_node()
+            await fixture.save("job")
+            execution = await fixture.admit_one()
+            assert (await fixture.settle(execution)).settled == [execution.id]
+            await store.maintain(fixture.now_us)
             assert await store.verify() == []
 
 

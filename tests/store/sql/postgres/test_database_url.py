@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chronos.errors import Invalid
-from chronos.store.sql.postgres.database_url import ConnectionPlace, DatabaseUrl
+from chronos.store.sql.postgres.database_url import ConnectionAddress, DatabaseUrl
 
 SECRET = "canary-password"
 
@@ -38,7 +38,7 @@ def test_any_password_can_be_written(password: str, as_parameter: bool) -> None:
     login, parameter = ("ana", f"?password={encoded}") if as_parameter else (f"ana:{encoded}", "")
     url = DatabaseUrl.parse(f"postgresql://{login}@db.example/jobs{parameter}")
     assert driver_parameters(url)[1]["password"] == password
-    assert url.place == ConnectionPlace("db.example", "jobs", "ana")
+    assert url.place == ConnectionAddress("db.example", "jobs", "ana")
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_any_password_can_be_written(password: str, as_parameter: bool) -> None:
 )
 def test_sockets_and_hosts_are_read_as_the_driver_does(text: str, place: str, address: object) -> None:
     url = DatabaseUrl.parse(text)
-    assert url.place == ConnectionPlace(place, "jobs", "ana")
+    assert url.place == ConnectionAddress(place, "jobs", "ana")
     assert driver_parameters(url)[0] == [address]
 
 

@@ -27,15 +27,15 @@ def test_two_schemas_are_two_stores(postgres_url: str) -> None:
         await asyncio.gather(*(store.open() for store in stores))
         try:
             one, other = map(StoreFixture, stores)
-            assert [await w.start_node() for w in (one, other)] == [1, 1]
+            assert [await fixture.start_node() for fixture in (one, other)] == [1, 1]
             await one.save("job", overlap=Overlap.QUEUE)
             assert await stores[1].job_named("default", "job") is None
             await other.save("job", description="theirs", overlap=Overlap.QUEUE)
-            for w in (one, other):
-                execution = await w.admit_one()
-                assert (await w.settle(execution)).settled == [execution.id]
-                assert await w.store.verify() == []
-                assert await w.store.check_statements() == []
+            for fixture in (one, other):
+                execution = await fixture.admit_one()
+                assert (await fixture.settle(execution)).settled == [execution.id]
+                assert await fixture.store.verify() == []
+                assert await fixture.store.check_statements() == []
         finally:
             await asyncio.gather(*(store.close() for store in stores))
         tables = await on_server(
@@ -75,10 +75,10 @@ def test_locks_of_one_schema_do_not_hold_up_another(postgres_url: str) -> None:
             holder = await asyncpg.connect(postgres_url)
             for lock in AdvisoryLock:
                 await holder.execute(f"select pg_advisory_lock({lock.key('one')})")
-            w = StoreFixture(store)
-            await w.start_node()
-            await w.save("job", lane="lane")
-            await store.maintain(w.now_us + 3 * WEEK_US)
+            fixture = StoreFixture(store)
+            await fixture.start_node()
+            await fixture.save("job", lane="lane")
+            await store.maintain(fixture.now_us + 3 * WEEK_US)
             async with opened(url) as again:
                 assert await again.job_named("default", "job") is not None
             weeks = (

@@ -10,8 +10,9 @@ from chronos.store.commands import SaveJobs
 from chronos.store.contract import Hint, JobFilter
 from chronos.store.sql import migrations
 from chronos.store.sql.command_handlers import CommandHandlers
-from chronos.store.sql.postgres.database_url import ConnectionPlace
+from chronos.store.sql.postgres.database_url import ConnectionAddress
 from chronos.store.sql.postgres.dialect import PostgresDialect
+from chronos.store.sql.postgres.errors import SessionNotEnded, to_store_error
 from chronos.store.sql.postgres.hot_path import PostgresHotPath
 from chronos.store.sql.postgres.startup import check_server_facts
 from chronos.store.sql.postgres.store import PostgresStore
@@ -27,7 +28,7 @@ SOUND = {
     "encoding": "UTF8",
     "standby": "false",
 }
-PLACE = ConnectionPlace("db.example:5432", "jobs", "ana")
+PLACE = ConnectionAddress("db.example:5432", "jobs", "ana")
 
 
 def refusal(url: str, **options: bool) -> ChronosError:
@@ -44,17 +45,25 @@ def refusal(url: str, **options: bool) -> ChronosError:
 
 
 def test_the_place_is_named_without_the_password() -> None:
-    assert str(ConnectionPlace.of(f"postgresql://ana:{SECRET}@db.example:5433/jobs")) == (
+    assert str(ConnectionAddress.of(f"postgresql://ana:{SECRET}@db.example:5433/jobs")) == (
         'PostgreSQL at db.example:5433, database "jobs"'
     )
-    assert ConnectionPlace.of("postgresql:///jobs?host=/run/pg&user=bo") == ConnectionPlace("/run/pg", "jobs", "bo")
-    assert ConnectionPlace.of(f"postgresql://ana:{SECRET}@a:1,b:2/").database == "ana"
+    assert ConnectionAddress.of("postgresql:///jobs?host=/run/pg&user=bo") == ConnectionAddress("/run/pg", "jobs", "bo")
+    assert ConnectionAddress.of(f"postgresql://ana:{SECRET}@a:1,b:2/").database == "ana"
 
 
 def test_an_unreachable_server_is_named() -> None:
     error = refusal(f"postgresql://ana:{SECRET}@127.0.0.1:1/jobs")
     assert isinstance(error, StoreUnavailable)
     assert 'PostgreSQL at 127.0.0.1:1, database "jobs" cannot be reached' in str(error)
+
+
+def test_an_earlier_session_that_does_not_end_is_not_an_unreachable_server() -> None:
+    error = to_store_error(SessionNotEnded(), PLACE)
+    assert isinstance(error, StoreUnavailable)
+    assert str(error) == (
+        f"{PLACE} has not ended an earlier session of this node; try again, or end it with pg_terminate_backend"
+    )
 
 
 @pytest.mark.parametrize(
@@ -74,7 +83,7 @@ def test_a_missing_database_says_how_to_create_it(postgres_server: str) -> None:
 
 
 def test_a_server_without_free_connections_says_what_to_do(postgres_url: str) -> None:
-    name = ConnectionPlace.of(postgres_url).database
+    name = ConnectionAddress.of(postgres_url).database
     asyncio.run(on_server(postgres_url, f'alter database "{name}" connection limit 0', f"create role {name} login"))
     try:
         error = refusal(as_user(postgres_url, name, SECRET))
@@ -93,7 +102,7 @@ def test_a_wrong_password_names_the_user(own_server: Server) -> None:
 
 
 def test_a_user_without_permission_to_create_the_schema_is_named(postgres_url: str) -> None:
-    name = ConnectionPlace.of(postgres_url).database
+    name = ConnectionAddress.of(postgres_url).database
     asyncio.run(on_server(postgres_url, f"create role {name} login"))
     try:
         error = refusal(as_user(postgres_url, name, SECRET))
@@ -121,7 +130,7 @@ def test_old_servers_standbys_and_other_encodings_are_rejected() -> None:
 
 
 def test_durability_settings_of_the_database_count(postgres_url: str) -> None:
-    name = ConnectionPlace.of(postgres_url).database
+    name = ConnectionAddress.of(postgres_url).database
     asyncio.run(on_server(postgres_url, f'alter database "{name}" set synchronous_commit = off'))
     assert isinstance(refusal(postgres_url), StoreBroken)
 
@@ -133,7 +142,7 @@ def test_durability_settings_of_the_database_count(postgres_url: str) -> None:
 
 
 def test_a_read_only_database_is_rejected(postgres_url: str) -> None:
-    name = ConnectionPlace.of(postgres_url).database
+    name = ConnectionAddress.of(postgres_url).database
     asyncio.run(on_server(postgres_url, f'alter database "{name}" set default_transaction_read_only = on'))
     assert "is read-only" in str(refusal(postgres_url))
 

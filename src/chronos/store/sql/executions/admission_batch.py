@@ -22,7 +22,7 @@ from chronos.store.sql.query import Row
 #: Columns of ``AdmissionBatch.inserted``, for ``active``.
 INSERTED_COLUMNS = (
     "id:i job:i version:n cause:n scheduled_us:n lane:n rank:n status:n exclusive:n owner:n token:n "
-    "admitted_us:n started_us:n key:i request:i detail:t held:n"
+    "admitted_us:n started_us:n key:i request:i detail:t held:n wake_us:n"
 )
 #: Columns of ``AdmissionBatch.skipped``, for ``history``.
 SKIPPED_COLUMNS = "id:i job:i version:n cause:n scheduled_us:n code:t token:n now_us:n detail:t"
@@ -71,6 +71,9 @@ class AdmissionBatch:
             scheduled = run.cause in (Cause.SCHEDULE, Cause.RECOVERY)
             if run.id in self.known or (scheduled and run.scheduled_us <= gate.done_us):
                 continue
+            if run.wake_us is not None and run.wake_us > self.now_us:
+                admitted.append(self._delay(gate, run))
+                continue
             held = gate.state == JobState.PAUSED and is_held(run.cause, admitted_before_pause=False)
             if gate.overlap is Overlap.REPLACE and gate.active + gate.queued > 0:
                 self._replace(gate, held=held)
@@ -96,10 +99,10 @@ class AdmissionBatch:
         return AdmissionBatch(now_us=self.now_us, known=self.known, keys=keys, open={gate.job: dict(opened)})
 
     def _replace(self, gate: Gate, *, held: bool) -> None:
-        """End unstarted executions and cancel running ones. A ``held`` run replaces only held executions."""
+        """End executions that do not run and ask running ones to cancel. A ``held`` run replaces only held ones."""
         opened = self.open[gate.job]
-        for id_, (status, key, is_held_too, token) in list(opened.items()):
-            if held and not is_held_too:
+        for id_, (status, key, is_held_too, token, delayed) in list(opened.items()):
+            if delayed or (held and not is_held_too):
                 continue
             if status == Status.RUNNING:
                 self.cancel_requested[id_] = None
@@ -118,6 +121,13 @@ class AdmissionBatch:
         self.skipped.append((*identity, code.value, token, self.now_us, run.detail))
         return Admitted(run.id, gate.job, Status.SKIPPED, token)
 
+    def _delay(self, gate: Gate, run: RunRow) -> Admitted:
+        """Insert an execution that waits for its first start. The gate counts it from then on."""
+        gate.seq += 1
+        token = first_token(gate.seq)
+        self._add_row(gate, run, Status.WAITING, token=token, wake_us=run.wake_us)
+        return Admitted(run.id, gate.job, Status.WAITING, token, gate.ran_us)
+
     def _insert(
         self, gate: Gate, key: KeyGate | None, run: RunRow, verdict: AdmissionVerdict, *, claim: bool, held: bool
     ) -> Admitted:
@@ -129,18 +139,24 @@ class AdmissionBatch:
         status = Status.QUEUED if not runs_now else Status.RUNNING if claim else Status.READY
         owned = status is Status.RUNNING
         token = next_claim_token(first_token(gate.seq)) if owned else first_token(gate.seq)
+        self._add_row(gate, run, status, token=token, held=held)
+        if gate.overlap is Overlap.REPLACE:
+            self.open.setdefault(gate.job, {})[run.id] = OpenExecution(status, run.key, held, token)
+        return Admitted(run.id, gate.job, status, token, gate.ran_us)
+
+    def _add_row(
+        self, gate: Gate, run: RunRow, status: Status, *, token: int, held: bool = False, wake_us: int | None = None
+    ) -> None:
+        owned = status is Status.RUNNING
         self.inserted.append(
             (
                 *(run.id, gate.job, gate.version, int(run.cause), run.scheduled_us, gate.lane),
                 run.ready_us - gate.priority * PRIORITY_STEP_US,
                 *(int(status), int(gate.overlap is not Overlap.ALLOW), self.node if owned else None, token),
                 *(self.now_us, self.now_us if owned else None, run.key, self.request, run.detail),
-                int(held),
+                *(int(held), wake_us),
             )
         )
-        if gate.overlap is Overlap.REPLACE:
-            self.open.setdefault(gate.job, {})[run.id] = OpenExecution(status, run.key, held, token)
-        return Admitted(run.id, gate.job, status, token, gate.ran_us)
 
 
 def _decide_admission(gate: Gate, key: KeyGate | None, *, requested: bool, held: bool) -> AdmissionVerdict:

@@ -16,6 +16,7 @@ from chronos.store.sql.executions.gates import (
     GateRows,
     KeyGate,
     OpenExecution,
+    count_in,
     count_out,
     count_requeued,
     skip_used_turns,
@@ -31,6 +32,9 @@ _MAX_SINGLE_GATE_QUERIES = 4  # up to so many gates, a query per gate is faster:
 _EXTRA_ROWS_BEHIND_KEY = 16  # jobs, and executions of each, read behind a key beyond the number of freed places
 _QUEUED_COLUMNS = "id, job, key, lane, rank, token"
 _NOT_RUNNING = (Status.READY, Status.QUEUED, Status.WAITING)
+#: Condition on ``active``: the execution waits for its first start. No gate and no key counts it.
+IS_DELAYED = f"(status = {int(Status.WAITING)} and started_us is null)"
+_FORGOTTEN_KEY_LIMIT = 1  # of a key that was deleted while an execution was delayed, until the next admission sets it
 
 
 class GateQueue(GateRows):
@@ -43,7 +47,7 @@ class GateQueue(GateRows):
             select id from active where {d.one_of("id", 1)}
             union all select id from history where {d.one_of("id", 1)}"""
         self._lock_open = f"""
-            select job, id, status, key, held, token from active where {d.one_of("job", 1)}
+            select job, id, status, key, held, token, {IS_DELAYED} from active where {d.one_of("job", 1)}
             order by job, scheduled_us, id {d.lock()}"""
         self._move_to_history = f"""
             insert into history (id, job, version, cause, scheduled_us, status, code, message, owner, token, attempt,
@@ -90,6 +94,11 @@ class GateQueue(GateRows):
             where status = {int(Status.READY)} and {not_started} returning job, key"""
         self._hold_queued = f"update active set held = 1 where status = {int(Status.QUEUED)} and {not_started}"
         self._jobs_queued_behind_keys = f"select job from active where {d.one_of('key', 1)} and {queued}"
+        self._due_delayed = f"""
+            select id, job from active where {IS_DELAYED} and wake_us <= $1 order by wake_us, id limit $2"""
+        self._queue_delayed = f"""
+            update active set status = {int(Status.QUEUED)}, wake_us = null
+            where {d.one_of("id", 1)} and {IS_DELAYED} returning job, key"""
         self._next_behind_keys = f"""
             with queued_rows as materialized (select job, rank from active where {d.one_of("key", 2)} and {queued})
             select job from queued_rows group by job order by min(rank), job limit $1"""
@@ -179,6 +188,28 @@ class GateQueue(GateRows):
         rows = yield Query(self._free_keys, (limit,))
         return [row[0] for row in rows]
 
+    def start_delayed(self, now_us: int, limit: int) -> Steps[int]:
+        """Queue delayed executions that are due, and make those ready that have room. Returns the number queued.
+
+        Jobs whose gate another transaction has locked are left to the next call.
+        """
+        due = yield Query(self._due_delayed, (now_us, limit))
+        gates = (yield from self.try_lock(sorted({job for _, job in due}))) if due else {}
+        if not gates:
+            return 0
+        rows = yield Query(self._queue_delayed, rows=to_id_rows(id_ for id_, job in due if job in gates))
+        used = sorted({key for _, key in rows if key is not None})
+        keys = yield from self.lock_existing_keys(used)
+        keys |= yield from self.lock_keys({key: _FORGOTTEN_KEY_LIMIT for key in used if key not in keys})
+        for job, key in rows:
+            count_in(gates[job], Status.QUEUED)
+            if key is not None:
+                count_in(keys[key], Status.QUEUED)
+        yield from self.save_keys(keys.values())
+        yield from self.wake(gates.values(), now_us=now_us)
+        yield from self.save(gates.values())
+        return len(rows)
+
     def requeue_beyond_limit(self, gate: Gate) -> Steps[set[bytes]]:
         """Queue ready executions beyond the lowered limit of a gate again, the latest first.
 
@@ -219,17 +250,18 @@ class GateQueue(GateRows):
 
         Running executions are locked too, so that none is released before it is asked to cancel.
         """
-        if gate.active + gate.queued == 0:
-            return set()
         opened = yield from self.lock_open_executions([gate.job])
         canceled = {i: run for i, run in opened.get(gate.job, {}).items() if run.status in _NOT_RUNNING}
         if not canceled:
             return set()
         yield from self.cancel_locked(dict.fromkeys(canceled, gate), code, message, now_us)
-        keys = yield from self.lock_existing_keys([run.key for run in canceled.values() if run.key is not None])
+        counted = [run for run in canceled.values() if not run.delayed]
+        keys = yield from self.lock_existing_keys([run.key for run in counted if run.key is not None])
         for run in canceled.values():
-            count_out(gate, run.status)
             skip_used_turns(gate, run.token)
+            if run.delayed:
+                continue
+            count_out(gate, run.status)
             if run.key is not None:
                 count_out(keys[run.key], run.status)
         yield from self.save_keys(keys.values())
@@ -238,10 +270,11 @@ class GateQueue(GateRows):
     def lock_open_executions(self, jobs: Sequence[bytes]) -> Steps[dict[bytes, dict[bytes, OpenExecution]]]:
         """Lock the open executions of jobs whose gates are locked. Returns them by job and id."""
         executions: dict[bytes, dict[bytes, OpenExecution]] = {}
-        for job, execution, status, key, held, token in (
+        for job, execution, status, key, held, token, delayed in (
             (yield Query(self._lock_open, rows=to_id_rows(jobs))) if jobs else ()
         ):
-            executions.setdefault(job, {})[execution] = OpenExecution(status, key, bool(held), token)
+            opened = OpenExecution(status, key, bool(held), token, bool(delayed))
+            executions.setdefault(job, {})[execution] = opened
         return executions
 
     def cancel_locked(

@@ -67,6 +67,7 @@ class OpenExecution(NamedTuple):
     key: bytes | None
     held: bool
     token: int
+    delayed: bool = False  # it waits for its first start, and no gate or key counts it
 
 
 class LostRace(Exception):

@@ -21,6 +21,7 @@ from chronos.store.commands import (
     Backfilled,
     Claim,
     Claimed,
+    Enqueue,
     Recover,
     Release,
     Signal,
@@ -31,7 +32,7 @@ from chronos.store.commands import (
 )
 from chronos.store.sql.append_only import AppendOnlyTables
 from chronos.store.sql.executions.admission import AdmissionHandler
-from chronos.store.sql.executions.gate_queue import GateQueue, claimed_columns, to_claimed_rows
+from chronos.store.sql.executions.gate_queue import IS_DELAYED, GateQueue, claimed_columns, to_claimed_rows
 from chronos.store.sql.executions.gates import Gate, move_cursor
 from chronos.store.sql.executions.settlement import HotPath, SettlementHandler
 from chronos.store.sql.query import Dialect, Query, Rows, Steps
@@ -68,7 +69,8 @@ class LifecycleHandler:
             where {not_canceled} returning active.id"""
         self._wake = f"""
             with woken as materialized (
-                select id from active where status = {WAITING} and wake_us <= $1 order by wake_us, id
+                select id from active
+                where status = {WAITING} and wake_us <= $1 and not {IS_DELAYED} order by wake_us, id
                 limit $2 {d.lock_or_skip()}
             )
             update active set status = {READY}, ready_since_us = $1, wake_us = null, signal = null
@@ -161,6 +163,35 @@ class LifecycleHandler:
             yield from self._records.audit(command.actor, verb, namespace, name, command.now_us, detail)
         return Triggered(command.run.id, admitted[0].status, created=True)
 
+    def enqueue(self, command: Enqueue) -> Steps[list[Triggered]]:
+        """See ``Enqueue``."""
+        gate, namespace, name = yield from self._lock_gate_and_name(command.job)
+        key = command.idempotency
+        keys = {} if key is None else {f"{key}:{place}": run.id for place, run in enumerate(command.runs)}
+        made = (yield from self._records.find_by_idempotency_keys(namespace, list(keys))) if keys else {}
+        runs = [] if made else command.runs
+        batch = yield from self._admission.begin_batch([(gate, runs)], now_us=command.now_us)
+        admitted, refused = batch.decide(gate, runs, all_or_nothing=True)
+        if refused:
+            raise QueueFull(
+                f'the queue of "{name}" has no room for {len(command.runs)} runs ({gate.queued} of {gate.queue_max}); '
+                "wait, or raise queue_max"
+            )
+        yield from self._admission.finish_batch(batch)
+        if admitted:
+            yield from self._gates.save([gate])
+            yield from self._records.remember_idempotency_keys(namespace, list(keys.items()), command.now_us)
+            detail = f"{len(admitted)} runs from {admitted[0].id.hex()}"
+            yield from self._records.audit(command.actor, "enqueue", namespace, name, command.now_us, detail)
+        statuses = {run.id: run.status for run in admitted}
+        answers: list[Triggered] = []
+        for id_ in (made[key] for key in keys) if made else (run.id for run in command.runs):
+            if id_ in statuses:
+                answers.append(Triggered(id_, statuses[id_], created=True))
+            else:
+                answers.append((yield from self._find_triggered_before(id_)))
+        return answers
+
     def backfill(self, command: Backfill) -> Steps[Backfilled]:
         """See ``Backfill``. The idempotency key of an instant is the key of the request and the instant."""
         gate, namespace, name = yield from self._lock_gate_and_name(command.job)
@@ -251,6 +282,7 @@ class LifecycleHandler:
         """See ``Wake``. Concurrency keys come first, because gates are locked before executions."""
         keys = yield from self._gates.find_keys_with_room(command.limit)
         woken = (yield from self._gates.wake_behind_keys_with_room(keys, command.now_us)) if keys else 0
+        woken += yield from self._gates.start_delayed(command.now_us, command.limit)
         rows = yield Query(self._wake, (command.now_us, command.limit))
         return len(rows) + woken
 

@@ -27,7 +27,7 @@ from chronos.store.commands import (
     SettleWith,
 )
 from chronos.store.sql.append_only import AppendOnlyTables
-from chronos.store.sql.executions.gate_queue import GateQueue
+from chronos.store.sql.executions.gate_queue import IS_DELAYED, GateQueue
 from chronos.store.sql.executions.gates import Gate, LostRace, count_out, skip_used_turns
 from chronos.store.sql.query import Dialect, Query, Row, Rows, Steps
 from chronos.store.sql.user_statements import Statements, check_statements
@@ -76,7 +76,7 @@ class SettlementHandler:
         runs_under_token = (
             f"{d.within('active.id', 1)} and active.id = i.id and active.token = i.token and active.status = {RUNNING}"
         )
-        self._one = f"select job, status, cancel, key, token from active where id = $1 {d.lock()}"
+        self._one = f"select job, status, cancel, key, token, {IS_DELAYED} from active where id = $1 {d.lock()}"
         self._job_of = "select job from active where id = $1"
         self._ended = "select status from history where id = $1"
         self._request_cancel = "update active set cancel = $2, cancel_message = $3 where id = $1"
@@ -234,7 +234,7 @@ class SettlementHandler:
             if ended[0][0] == Status.CANCELED:
                 return Status.CANCELED
             raise Conflict(f"the execution has already ended: {Status(ended[0][0]).name.lower()}")
-        job, status, cancel, key, token = rows[0]
+        job, status, cancel, key, token, delayed = rows[0]
         if status == RUNNING:
             if cancel == CancelRequest.NO:
                 yield Query(self._request_cancel, (command.execution, int(CancelRequest.REQUESTED), command.message))
@@ -248,7 +248,10 @@ class SettlementHandler:
             yield from self._records.insert_ended_items([(command.execution, job, Status.CANCELED)], command.now_us)
         if gate is not None:
             skip_used_turns(gate, token)
-        yield from self._leave_gate(gate, Status(status), key, command.now_us)
+        if not delayed:
+            yield from self._leave_gate(gate, Status(status), key, command.now_us)
+        elif gate is not None:
+            yield from self._gates.save([gate])
         yield from self._audit_cancel(command, job)
         return Status.CANCELED
 

@@ -13,8 +13,8 @@ from uuid import uuid4
 
 import asyncpg
 
-from chronos.store.sql.postgres.database_url import ConnectionPlace, DatabaseUrl
-from chronos.store.sql.postgres.errors import DRIVER_ERRORS, is_final, to_store_error
+from chronos.store.sql.postgres.database_url import ConnectionAddress, DatabaseUrl
+from chronos.store.sql.postgres.errors import DRIVER_ERRORS, SessionNotEnded, is_final, to_store_error
 from chronos.store.sql.postgres.session_settings import SessionKind, build_settings
 
 STATEMENT_TIMEOUT_S = 30.0
@@ -74,7 +74,7 @@ class ReconnectPolicy:
     The limit is counted from the first error. After the limit, each caller tries once and then gets the error.
     """
 
-    def __init__(self, place: ConnectionPlace, limit_s: float) -> None:
+    def __init__(self, place: ConnectionAddress, limit_s: float) -> None:
         self._place, self._limit_s = place, limit_s
         self._since_s: float | None = None
         self._tries = 0
@@ -118,7 +118,7 @@ class ReconnectingConnection:
             now_s = asyncio.get_running_loop().time()
             try:
                 if self._connection is None or self._connection.is_closed():
-                    self.lose()
+                    self.drop()
                     self._connection = await self._renew()
                     self._plans_discarded_s = float("-inf")
                 if now_s - self._plans_discarded_s >= REPLAN_S:
@@ -127,10 +127,10 @@ class ReconnectingConnection:
                     self._plans_discarded_s = now_s
                 return self._connection
             except DRIVER_ERRORS as error:
-                self.lose()
+                self.drop()
                 await self._reconnect_policy.wait_or_raise(error)
 
-    def lose(self) -> None:
+    def drop(self) -> None:
         """Drop the connection, whatever its state."""
         if self._session is not None:
             self._lost_sessions.append(self._session)
@@ -162,7 +162,7 @@ class ReconnectingConnection:
             pause_s = 0.005
             while await connection.fetch(_END_SESSION, *self._lost_sessions[-1]):
                 if pause_s > _MAX_PAUSE_S:
-                    raise TimeoutError("an earlier session of this node does not end")
+                    raise SessionNotEnded
                 await asyncio.sleep(pause_s)
                 pause_s *= 2
             self._lost_sessions.pop()

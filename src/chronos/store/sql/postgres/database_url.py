@@ -26,7 +26,7 @@ DRIVER_PARAMETERS = (
 
 
 @dataclass(frozen=True, slots=True)
-class ConnectionPlace:
+class ConnectionAddress:
     """Host, database and user of a connection, for messages. It never contains the password."""
 
     host: str
@@ -34,7 +34,7 @@ class ConnectionPlace:
     user: str
 
     @classmethod
-    def of(cls, url: str) -> "ConnectionPlace":
+    def of(cls, url: str) -> "ConnectionAddress":
         """Read a store URL, with the same defaults as the client library."""
         return DatabaseUrl.parse(url).place
 
@@ -47,7 +47,7 @@ class DatabaseUrl:
     """A parsed store URL. ``driver_url`` has only the parameters of the client library."""
 
     driver_url: str
-    place: ConnectionPlace
+    place: ConnectionAddress
     schema: str
     application_name: str
     connect_timeout_s: float
@@ -92,12 +92,12 @@ class DatabaseUrl:
                 raise Invalid(f"the store URL has {name}={path}, but this file cannot be read; correct the path")
 
 
-def _read_place(netloc: str, path: str, query: Mapping[str, str]) -> ConnectionPlace:
+def _read_place(netloc: str, path: str, query: Mapping[str, str]) -> ConnectionAddress:
     login, _, host = netloc.rpartition("@")
     user = unquote(login.partition(":")[0]) or query.get("user") or os.environ.get("PGUSER", "")
     named = unquote(path[1:]) or query.get("dbname") or query.get("database") or os.environ.get("PGDATABASE")
     host = unquote(host) or query.get("host") or os.environ.get("PGHOST") or "localhost"
-    return ConnectionPlace(host, named or user, user)
+    return ConnectionAddress(host, named or user, user)
 
 
 def _read_schema(text: str) -> str:

@@ -6,7 +6,7 @@ import asyncpg
 
 from chronos.errors import ChronosError, Conflict, Invalid, StoreBroken, StoreUnavailable
 from chronos.store.sql.executions.gates import LostRace
-from chronos.store.sql.postgres.database_url import UNREADABLE, ConnectionPlace
+from chronos.store.sql.postgres.database_url import UNREADABLE, ConnectionAddress
 
 SHARED_SESSION_ADVICE = (
     "set pool_mode = session for this database in the pooler, or use a store URL that does not go through it"
@@ -17,6 +17,11 @@ _CONNECTION_ENDED_STATES = {_ADMIN_SHUTDOWN, _CRASH_SHUTDOWN, _CANNOT_CONNECT_NO
 _SERIALIZATION, _DEADLOCK, _UNIQUE = "40001", "40P01", "23505"
 _PROTOCOL_VIOLATION = "08P01"
 _LOGIN_STATE_PREFIXES = ("28", "3D")  # login and database name: retrying does not help
+
+
+class SessionNotEnded(TimeoutError):
+    """The server has not ended an earlier session of this node, which may still commit."""
+
 
 #: Every error that the driver can raise.
 DRIVER_ERRORS = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)
@@ -55,12 +60,16 @@ def is_final(error: BaseException) -> bool:
     return _state(error).startswith(_LOGIN_STATE_PREFIXES)
 
 
-def to_store_error(error: BaseException, place: ConnectionPlace) -> ChronosError:
+def to_store_error(error: BaseException, place: ConnectionAddress) -> ChronosError:
     """Return the error for a person: what is wrong and what to do."""
     if isinstance(error, asyncpg.ClientConfigurationError):
         return Invalid(f"invalid store URL: {error}")
     if isinstance(error, ValueError) and not isinstance(error, OSError) and _state(error) == "":
         return Invalid(UNREADABLE)
+    if isinstance(error, SessionNotEnded):
+        return StoreUnavailable(
+            f"{place} has not ended an earlier session of this node; try again, or end it with pg_terminate_backend"
+        )
     if isinstance(error, OSError) or (is_connection_lost(error) and _state(error) not in _CONNECTION_ENDED_STATES):
         return StoreUnavailable(_explain_unreachable(error, place))
     if isinstance(error, LostRace):
@@ -71,7 +80,7 @@ def to_store_error(error: BaseException, place: ConnectionPlace) -> ChronosError
     return StoreBroken(f"{place}: unexpected error ({error}); run chronos doctor")
 
 
-def _explain_unreachable(error: BaseException, place: ConnectionPlace) -> str:
+def _explain_unreachable(error: BaseException, place: ConnectionAddress) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return (
             f"the certificate of {place} is not accepted ({error.verify_message}); name the file of the authority "
@@ -95,7 +104,7 @@ def _explain_unreachable(error: BaseException, place: ConnectionPlace) -> str:
     return f"{place} cannot be reached ({error}); check that it runs and that the store URL is right"
 
 
-def to_store_error_if_postgres(error: Exception, place: ConnectionPlace) -> Exception:
+def to_store_error_if_postgres(error: Exception, place: ConnectionAddress) -> Exception:
     """Like ``to_store_error``, but returns errors that are not PostgreSQL's unchanged."""
     return to_store_error(error, place) if isinstance(error, (*DRIVER_ERRORS, LostRace)) else error
 

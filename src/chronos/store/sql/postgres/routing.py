@@ -17,6 +17,7 @@ from chronos.store.commands import (
     Backfill,
     Command,
     DeleteJob,
+    Enqueue,
     Reap,
     RecordSkip,
     Recover,
@@ -29,7 +30,7 @@ from chronos.store.commands import (
 )
 
 CONTROL_CONNECTION = 0
-_SINGLE_JOB_COMMANDS = (Recover, RecordSkip, Trigger, Backfill, DeleteJob, SetJobState)
+_SINGLE_JOB_COMMANDS = (Recover, RecordSkip, Trigger, Enqueue, Backfill, DeleteJob, SetJobState)
 
 
 def route(command: Command[Any], connections: int) -> list[tuple[int, Command[Any]]]:

@@ -4,9 +4,9 @@ They are set by a statement after connecting: a pooler refuses them as parameter
 
 PostgreSQL plans each statement once per connection and keeps the plan. It plans for the tables as they are then, and
 ``active`` is often empty at that moment: a plan that reads the whole table would stay in use when the table has a
-hundred thousand rows. So writing connections turn off sequential scans and every join but the hash join. Statements
-name the keys they need (``Dialect.within``), and are fast whatever the statistics say. Before version 17, PostgreSQL
-may still read a table of a few rows completely, so plans are discarded every few seconds.
+hundred thousand rows. So all connections turn off sequential scans, and writing connections every join but the hash
+join. Statements name the keys they need (``Dialect.within``), and are fast whatever the statistics say. Before version
+17, PostgreSQL may still read a table of a few rows completely, so plans are discarded every few seconds.
 """
 
 from enum import StrEnum

@@ -11,7 +11,7 @@ from chronos.errors import StoreBroken, StoreUnavailable
 from chronos.store.sql import migrations
 from chronos.store.sql.postgres.advisory_locks import EXTENSION_LOCK, AdvisoryLock
 from chronos.store.sql.postgres.connection import Connection
-from chronos.store.sql.postgres.database_url import ConnectionPlace, DatabaseUrl
+from chronos.store.sql.postgres.database_url import ConnectionAddress, DatabaseUrl
 from chronos.store.sql.postgres.dialect import PostgresDialect
 from chronos.store.sql.postgres.errors import DRIVER_ERRORS, is_transaction_conflict
 
@@ -25,13 +25,13 @@ _FACTS = """
     union all select 'standby', pg_is_in_recovery()::text"""
 
 
-async def check_server(connection: Connection, place: ConnectionPlace, *, allow_unsafe: bool) -> None:
+async def check_server(connection: Connection, place: ConnectionAddress, *, allow_unsafe: bool) -> None:
     """Reject a server that is too old, a standby, not UTF-8, or may lose acknowledged commits."""
     facts = dict(await connection.fetch(_FACTS, _DURABILITY_SETTINGS))
     check_server_facts(connection.get_server_version().major, facts, place, allow_unsafe=allow_unsafe)
 
 
-def check_server_facts(version: int, facts: Mapping[str, str], place: ConnectionPlace, *, allow_unsafe: bool) -> None:
+def check_server_facts(version: int, facts: Mapping[str, str], place: ConnectionAddress, *, allow_unsafe: bool) -> None:
     """Decide for ``check_server``, from the version and the settings of the server.
 
     Raises ``StoreBroken`` or ``StoreUnavailable``.

@@ -8,14 +8,17 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
+from uuid import UUID
 
 import asyncpg
 
 from chronos.errors import ChronosError, Invalid, StoreUnavailable
-from chronos.store.commands import Command, SaveJobs
+from chronos.store.commands import Command, Enqueue, SaveJobs
 from chronos.store.commands.validation import check_storable, lone_surrogate_error
 from chronos.store.contract import Hint
+from chronos.store.enqueued_items import ENQUEUE_ITEM, Statement, write_item
 from chronos.store.group_commit import GroupCommit, begin_in_task
+from chronos.store.sql.append_only import time_ordered_id
 from chronos.store.sql.base_store import ResentRequests, SqlStore
 from chronos.store.sql.command_handlers import CommandHandlers
 from chronos.store.sql.postgres import partitions
@@ -45,6 +48,14 @@ T = TypeVar("T")
 WORK_CONNECTIONS = 2
 READERS = 3
 RECONNECT_LIMIT_S = 20.0
+_INSERT_ENQUEUED = """
+    with item as (
+        insert into "{schema}".outbox (id, kind, target, execution, body, created_us)
+        values (cast($1 as uuid), cast($2 as text), cast($2 as text), cast($3 as uuid), cast($4 as text),
+            cast($5 as bigint))
+        returning id
+    )
+    select pg_notify(cast($6 as text), cast($7 as text)) from item"""
 _BEGIN_READ = "begin isolation level repeatable read, read only"
 _CLOCK = "select (extract(epoch from clock_timestamp()) * 1000000)::bigint"
 
@@ -197,6 +208,15 @@ class PostgresStore(SqlStore):
         except ChronosError:
             self._resent_requests.add(command)  # some parts may have been applied
             raise
+
+    def enqueue_statement(self, command: Enqueue) -> Statement:
+        """See ``EnqueuesInTransactions``. The statement also sends the hint, which waits for the commit."""
+        check_storable(command)
+        execution = str(UUID(bytes=command.runs[0].id))
+        item = str(UUID(bytes=time_ordered_id(command.now_us, b"outbox", command.runs[0].id, ENQUEUE_ITEM.encode())))
+        schema, hint = self._url.schema, str(int(Hint.OUTBOX))
+        args = (item, ENQUEUE_ITEM, execution, write_item(command), command.now_us, schema, hint)
+        return Statement(_INSERT_ENQUEUED.format(schema=schema), args)
 
     async def _raise_longest_retention(self, command: SaveJobs) -> None:
         """Before a job is saved that keeps its history longest, make sure that no partition is dropped too early."""

@@ -27,7 +27,7 @@ from chronos.store.hints import NO_HINT, hint_of
 from chronos.store.sql.base_store import ResentRequests
 from chronos.store.sql.command_handlers import CommandHandlers
 from chronos.store.sql.postgres.connection import Connect, Connection, ReconnectingConnection, ReconnectPolicy
-from chronos.store.sql.postgres.database_url import ConnectionPlace
+from chronos.store.sql.postgres.database_url import ConnectionAddress
 from chronos.store.sql.postgres.dialect import to_column_arrays
 from chronos.store.sql.postgres.errors import (
     DRIVER_ERRORS,
@@ -84,7 +84,7 @@ class WriteConnection:
         self,
         connect: Connect,
         handlers: CommandHandlers,
-        place: ConnectionPlace,
+        place: ConnectionAddress,
         reconnect_policy: ReconnectPolicy,
         resent_requests: ResentRequests,
         on_hint: Callable[[Hint], None],
@@ -156,7 +156,7 @@ class WriteConnection:
             except _BatchError as stopped:
                 error = stopped.error
                 if is_connection_lost(error):
-                    self._reconnecting.lose()
+                    self._reconnecting.drop()
                     committing, resent = stopped.committing, resent or stopped.standalone
                 elif is_transaction_conflict(error) and conflicts < MAX_CONFLICTS:
                     conflicts += 1
@@ -199,7 +199,7 @@ class WriteConnection:
                 await self._roll_back(connection)
             raise
         except BaseException:  # canceled: the state of the connection is unknown
-            self._reconnecting.lose()
+            self._reconnecting.drop()
             raise
 
     async def _apply_all(self, connection: Connection, commands: Sequence[Command[Any]], *, resent: bool) -> list[Any]:
@@ -251,7 +251,7 @@ class WriteConnection:
         try:
             await connection.execute("rollback")
         except DRIVER_ERRORS:
-            self._reconnecting.lose()
+            self._reconnecting.drop()
 
 
 class TransactionSteps:
