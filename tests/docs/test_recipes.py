@@ -288,10 +288,7 @@ CLI_COMMAND = Sample(
             ''',
             placeholder="src/chronos/cli/ctl/commands/NOUN.py",
         ),
-        Addition(
-            "src/chronos/cli/main.py", "commands.context import", "from chronos.cli.ctl.commands.hour import hour"
-        ),
-        Addition("src/chronos/cli/main.py", "NOUNS: tuple[click.Command, ...] = (", "    hour,"),
+        Addition("src/chronos/cli/main.py", "NOUNS = {", '    "hour": f"{_COMMANDS}.hour:hour",'),
     ),
     """
     import subprocess, sys

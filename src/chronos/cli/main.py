@@ -22,32 +22,43 @@ from typing import Any
 
 import click
 
-from chronos.cli.config import config
-from chronos.cli.ctl.commands import jobs_actions, jobs_apply, jobs_backfill, jobs_create
-from chronos.cli.ctl.commands.context import context
-from chronos.cli.ctl.commands.dead_letters import dlq
-from chronos.cli.ctl.commands.executions import executions
-from chronos.cli.ctl.commands.jobs import jobs
-from chronos.cli.ctl.commands.login import login, logout
-from chronos.cli.ctl.commands.schedule import schedule
-from chronos.cli.ctl.commands.system import audit, cluster, namespaces, nodes, queues, status
-from chronos.cli.ctl.commands.tokens import tokens
-from chronos.cli.ctl.commands.users import users
 from chronos.cli.ctl.options import server_options
+from chronos.cli.lazy_commands import LazyCommands
 from chronos.cli.output import emit, emit_error
-from chronos.cli.server import backup, doctor, restore, server
 from chronos.errors import ChronosError
 
 EXIT_ERROR = 1
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
 
-#: Modules that add verbs to the group of another module.
-VERBS = (jobs_apply, jobs_backfill, jobs_actions, jobs_create)
-#: The commands of ``chronosctl`` that need a server.
-NOUNS: tuple[click.Command, ...] = (
-    *(jobs, executions, dlq, status, cluster, nodes, queues, namespaces, audit, tokens, users, context, login, logout),
-)
+_COMMANDS = "chronos.cli.ctl.commands"
+#: The commands of ``chronosctl`` that need a server, and where they are.
+NOUNS = {
+    "jobs": f"{_COMMANDS}.jobs:jobs",
+    "executions": f"{_COMMANDS}.executions:executions",
+    "dlq": f"{_COMMANDS}.dead_letters:dlq",
+    "status": f"{_COMMANDS}.system:status",
+    "cluster": f"{_COMMANDS}.system:cluster",
+    "nodes": f"{_COMMANDS}.system:nodes",
+    "queues": f"{_COMMANDS}.system:queues",
+    "ns": f"{_COMMANDS}.system:namespaces",
+    "audit": f"{_COMMANDS}.system:audit",
+    "tokens": f"{_COMMANDS}.tokens:tokens",
+    "users": f"{_COMMANDS}.users:users",
+    "context": f"{_COMMANDS}.context:context",
+    "login": f"{_COMMANDS}.login:login",
+    "logout": f"{_COMMANDS}.login:logout",
+}
+#: The commands of ``chronosctl`` that work offline.
+OFFLINE = {"schedule": f"{_COMMANDS}.schedule:schedule"}
+#: The commands of ``chronos``.
+SERVER_COMMANDS = {
+    "server": "chronos.cli.server:server",
+    "config": "chronos.cli.config:config",
+    "doctor": "chronos.cli.server:doctor",
+    "backup": "chronos.cli.server:backup",
+    "restore": "chronos.cli.server:restore",
+}
 ALIASES = {"runs": "executions"}
 _MIN_SIMILARITY = 0.75  # at click's own limit, "secrets" would suggest "users"
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
@@ -71,12 +82,13 @@ class Program(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command. An unknown name gets a suggestion only if it is very similar to a known one."""
-        from difflib import get_close_matches
-
         name = args[0]
         is_unknown = not name.startswith("-") and self.get_command(ctx, name) is None
-        if is_unknown and not ctx.resilient_parsing and not get_close_matches(name, self.commands, 1, _MIN_SIMILARITY):
-            raise click.UsageError(f'unknown command "{name}"', ctx)
+        if is_unknown and not ctx.resilient_parsing:
+            from difflib import get_close_matches
+
+            if not get_close_matches(name, self.commands, 1, _MIN_SIMILARITY):
+                raise click.UsageError(f'unknown command "{name}"', ctx)
         return super().resolve_command(ctx, args)
 
     def main(
@@ -145,7 +157,7 @@ def _silence_stdout() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-@click.group(cls=Program, name="chronos", context_settings=_CONTEXT)
+@click.group(cls=Program, name="chronos", commands=LazyCommands(SERVER_COMMANDS), context_settings=_CONTEXT)
 @click.version_option(package_name="chronos-scheduler", message="%(prog)s %(version)s")
 def chronos() -> None:
     """Run Chronos, the job scheduler.
@@ -157,10 +169,6 @@ def chronos() -> None:
     """
 
 
-for command in (server, config, doctor, backup, restore):
-    chronos.add_command(command)
-
-
 class CommandGroups(Program):
     """A program whose commands may have an alias."""
 
@@ -168,7 +176,7 @@ class CommandGroups(Program):
         return super().get_command(ctx, ALIASES.get(cmd_name, cmd_name))
 
 
-@click.group(cls=CommandGroups, name="chronosctl", context_settings=_CONTEXT)
+@click.group(cls=CommandGroups, name="chronosctl", commands=LazyCommands(NOUNS | OFFLINE), context_settings=_CONTEXT)
 @click.version_option(package_name="chronos-scheduler", message="%(prog)s %(version)s")
 @server_options
 def chronosctl(**_: str | None) -> None:
@@ -187,7 +195,7 @@ def chronosctl(**_: str | None) -> None:
 @click.argument("shell", type=click.Choice(("bash", "fish", "zsh")))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    """Print the script that completes commands, options, jobs and time zones in SHELL.
+    """Print the script that completes commands, options, jobs, executions and time zones in SHELL.
 
     \b
     For bash, in ~/.bashrc:
@@ -205,8 +213,3 @@ def completion(ctx: click.Context, shell: str) -> None:
     assert completion_class is not None
     # The source of the base class: the one for bash would start a bash to check its version.
     emit(ShellComplete.source(completion_class(root.command, {}, program, f"_{program.upper()}_COMPLETE")))
-
-
-chronosctl.add_command(schedule)
-for noun in NOUNS:
-    chronosctl.add_command(noun)

@@ -25,7 +25,8 @@ def test_status_nodes_queues_audit(served: Served) -> None:
     assert set(status) == set(served.rest("/status"))
     shown = served.ctl("status").stdout
     assert served.url in shown
-    assert "jobs.active" in shown
+    assert "1 in all: 1 active" in shown
+    assert "1 running" in shown
     assert [node["name"] for node in served.json("nodes")["items"]] == ["node-a"]
     assert served.ctl("nodes", "-o", "name").stdout == "node-a\n"
     assert served.ctl("queues").stdout.splitlines()[1].split()[0] == "default"

@@ -20,17 +20,62 @@ PROGRAM = Path(sys.executable).with_name("chronosctl")
 HEAVY = ("aiohttp", "asyncio", "chronos.core", "chronos.service", "http.client", "msgspec", "ssl", "yaml")
 
 
-@pytest.mark.parametrize("command", [[], ["jobs"], ["jobs", "create"], ["executions", "watch"], ["context", "set"]])
-def test_help_loads_nothing_heavy(command: list[str]) -> None:
+#: What a command that reads needs: its own module, the modules that all commands share, and the client.
+SHARED = {
+    *(
+        "chronos",
+        "chronos.errors",
+        "chronos.cli",
+        "chronos.cli.main",
+        "chronos.cli.output",
+        "chronos.cli.lazy_commands",
+    ),
+    *("chronos.cli.ctl", "chronos.cli.ctl.client", "chronos.cli.ctl.contexts", "chronos.cli.ctl.errors"),
+    *("chronos.cli.ctl.execution_ids", "chronos.cli.ctl.options", "chronos.cli.ctl.tables", "chronos.cli.ctl.watch"),
+    *("chronos.cli.ctl.commands", "chronos.cli.ctl.commands.jobs", "chronos.cli.ctl.commands.job_selection"),
+}
+RUNS = {
+    *("chronos.cli.ctl.commands.executions", "chronos.cli.ctl.commands.jobs_actions"),
+    *("chronos.core", "chronos.core.calendar", "chronos.core.schedule", "chronos.core.schedule.durations"),
+}
+
+
+def loaded_modules(*command: str) -> set[str]:
+    """Run a command in a process of its own, and return the modules that it imported."""
     source = (
         "import sys\n"
         "from chronos.cli.main import chronosctl\n"
-        f"sys.argv[1:] = {[*command, '--help']}\n"
+        f"sys.argv[1:] = {list(command)}\n"
         "try: chronosctl()\n"
         "except SystemExit: print(*sys.modules, file=sys.stderr)"
     )
     result = subprocess.run([sys.executable, "-c", source], capture_output=True, check=True, text=True)
-    assert not set(HEAVY) & set(result.stderr.split())
+    return set(result.stderr.splitlines()[-1].split())
+
+
+@pytest.mark.parametrize("command", [[], ["jobs"], ["jobs", "create"], ["executions", "watch"], ["context", "set"]])
+def test_help_loads_nothing_heavy(command: list[str]) -> None:
+    assert not set(HEAVY) & loaded_modules(*command, "--help")
+
+
+@pytest.mark.parametrize(
+    ("command", "more", "unneeded"),
+    [
+        (["jobs", "list"], set[str](), {"asyncio", "msgspec", "yaml", "aiohttp", "difflib"}),
+        (["jobs", "get", "hello"], set[str](), {"asyncio", "msgspec", "aiohttp", "difflib"}),
+        (["executions", "list"], RUNS, {"asyncio", "msgspec", "yaml", "aiohttp", "difflib"}),
+        (["executions", "get"], RUNS, {"asyncio", "msgspec", "yaml", "aiohttp", "difflib"}),
+    ],
+)
+def test_reading_loads_only_what_it_needs(
+    served: Served, command: list[str], more: set[str], unneeded: set[str]
+) -> None:
+    served.create()
+    run = served.run()
+    arguments = [*command, run] if command == ["executions", "get"] else command
+    loaded = loaded_modules("--server", served.url, *arguments)
+    assert {module for module in loaded if module.split(".")[0] == "chronos"} <= SHARED | more
+    assert not loaded & unneeded
 
 
 @pytest.mark.parametrize(

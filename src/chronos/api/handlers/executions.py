@@ -1,6 +1,7 @@
 """Executions: list, get, explain, signal, cancel, replay."""
 
-from collections.abc import Awaitable, Callable
+import re
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 from aiohttp import web
@@ -15,6 +16,7 @@ from chronos.api.routing import CURSOR, LIMIT, NAMESPACE_FILTER, V1, Body, Param
 from chronos.core.calendar import rfc3339
 from chronos.core.credentials import hide_userinfo
 from chronos.core.execution import Execution, Span, Status
+from chronos.core.ids import ID_BYTES
 from chronos.errors import Conflict, NotFound
 from chronos.service.run_requests import to_stored_payload
 from chronos.service.serializers import id_text, read_id
@@ -26,6 +28,7 @@ T = TypeVar("T")
 
 TROUBLED = "troubled"
 _STATUS_ALIASES = {"SUCCESS": "SUCCEEDED", "CANCELLED": "CANCELED"}  # as the guide's paths write it
+_ID_PREFIX = re.compile(r"[0-9a-fA-F-]{1,36}", re.ASCII)
 _MAX_PAGES = 20  # that one request may read to find visible items
 
 route = RouteTable("Executions")
@@ -68,6 +71,11 @@ REPLAY_RESPONSE = {202: ResponseDoc("the new execution", ref("Asked"), examples.
         STATUS,
         NAMESPACE_FILTER,
         Param(name="job", description="only executions of this job, an id or a name"),
+        Param(
+            name="id_prefix",
+            description="only executions whose id starts with this, with or without dashes",
+            schema={"type": "string", "pattern": "^[0-9a-fA-F-]{1,36}$"},
+        ),
     ),
     returns=EXECUTIONS_RESPONSE,
 )
@@ -75,7 +83,8 @@ async def list_executions(context: RequestContext) -> web.StreamResponse:
     """List the executions of all jobs, newest first."""
     named = context.text("job")
     job = None if named is None else (await context.find_job(named)).id
-    return await list_response(context, read_filter(context, job), check=job is None)
+    prefix = _read_id_prefix(context.text("id_prefix"))
+    return await list_response(context, read_filter(context, job), check=job is None, id_prefix=prefix)
 
 
 @route.get(
@@ -245,12 +254,15 @@ def read_filter(context: RequestContext, job: bytes | None) -> ExecutionFilter:
         raise Malformed(f'invalid status "{text[:64]}"; use one of {allowed}') from None
 
 
-async def list_response(context: RequestContext, where: ExecutionFilter, *, check: bool) -> web.Response:
+async def list_response(
+    context: RequestContext, where: ExecutionFilter, *, check: bool, id_prefix: str = ""
+) -> web.Response:
     """Return a page of executions. With ``check``, those in namespaces that the caller may not see are left out."""
-    runs, store, cursor = context.api.service.runs, context.api.store, read_id_cursor(context.text("cursor"))
+    runs, store = context.api.service.runs, context.api.store
+    cursor = read_id_cursor(context.text("cursor")) or _cursor_before(id_prefix)
     if not check or context.sees_everything:
         page = await runs.list_json(where, limit=context.limit, cursor=cursor)
-        return json_response({"items": page.items, "next_cursor": write_cursor(page.cursor)})
+        return _write_page(page.items, page.cursor, id_prefix)
     jobs: dict[bytes, JobName] = {}
 
     async def read(limit: int, at: bytes | None) -> Page[Execution | Span]:
@@ -262,8 +274,28 @@ async def list_response(context: RequestContext, where: ExecutionFilter, *, chec
         return item.job in jobs and context.is_visible(jobs[item.job].namespace)
 
     kept = await collect_visible_page(read, keep, limit=context.limit, cursor=cursor)
-    items = await runs.write_items(kept.items, jobs)
-    return json_response({"items": items, "next_cursor": write_cursor(kept.cursor)})
+    return _write_page(await runs.write_items(kept.items, jobs), kept.cursor, id_prefix)
+
+
+def _write_page(items: Sequence[dict[str, Any]], cursor: bytes | None, id_prefix: str) -> web.Response:
+    """Return a page. The list is in the order of ids, so the first id without the prefix ends it."""
+    matching = [item for item in items if item["id"].replace("-", "").startswith(id_prefix)]
+    is_last = len(matching) < len(items)
+    return json_response({"items": matching, "next_cursor": None if is_last else write_cursor(cursor)})
+
+
+def _read_id_prefix(text: str | None) -> str:
+    if text is None:
+        return ""
+    if not _ID_PREFIX.fullmatch(text):
+        raise Malformed(f'invalid id_prefix "{text[:64]}"; use the first digits of an id, such as 0199c3')
+    return text.replace("-", "").lower()
+
+
+def _cursor_before(id_prefix: str) -> bytes | None:
+    """Return the cursor of a list that begins with the newest id that has the prefix."""
+    after = int(id_prefix.ljust(2 * ID_BYTES, "f"), 16) + 1 if id_prefix else 0
+    return after.to_bytes(ID_BYTES) if 0 < after < 1 << 8 * ID_BYTES else None
 
 
 async def collect_visible_page(

@@ -18,6 +18,7 @@ from urllib.parse import quote, unquote, urlencode, urlsplit
 
 from chronos.cli.ctl.contexts import ServerContext, hide_password
 from chronos.cli.ctl.errors import CommandFailure, ForeignServer, Unreachable, error_for_reply
+from chronos.cli.ctl.execution_ids import is_full_id
 
 API = "/api/v1"
 MAX_ATTEMPTS = 3
@@ -166,7 +167,7 @@ class ApiClient:
         detail = str(problem.get("detail"))
         if "did you mean" in detail or detail.startswith("namespace"):
             return None
-        if path[0] in _RUN_PATHS and self._is_job(path[1]):
+        if path[0] in _RUN_PATHS and not is_full_id(path[1]) and self.has_job(path[1]):
             problem["detail"] = f'"{path[1]}" is a job, not an execution'
             return f"list its executions: chronosctl executions list {shlex.quote(path[1])}{self._namespace_option()}"
         problem["detail"] = _REST_HINT.sub("", detail)
@@ -175,11 +176,8 @@ class ApiClient:
     def _namespace_option(self) -> str:
         return "" if self.server.namespace is None else f" -n {shlex.quote(self.server.namespace)}"
 
-    def _is_job(self, name: str) -> bool:
-        from chronos.service.serializers.identifiers import read_id  # imported late: commands must start quickly
-
-        if read_id(name) is not None:
-            return False
+    def has_job(self, name: str) -> bool:
+        """Whether the namespace has a job of this name. A failure means no."""
         try:
             self.call("GET", "jobs", name, query={"namespace": self.server.namespace})
         except CommandFailure:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 FORMATS = ("table", "wide", "json", "jsonl", "yaml", "name")
 _SERVER_OPTIONS = ("server", "context", "namespace")
 _COMPLETION_TIMEOUT_S = 1.0
-_MAX_COMPLETIONS = 50
+MAX_COMPLETIONS = 50
 
 Command = Callable[..., Any]
 
@@ -119,8 +119,8 @@ def watch_options(command: Command) -> Command:
         click.option(
             "--interval",
             type=Seconds(),
-            default="1s",
-            show_default=True,
+            default=1.0,
+            show_default="1s",
             metavar="D",
             help="With --watch: the interval.",
         ),
@@ -150,8 +150,34 @@ class Seconds(click.ParamType[float]):
             self.fail(f'invalid duration "{value}"; use 30s, 5m or 1h30m', param, ctx)
 
 
-class Json(click.ParamType[Any]):
-    """A JSON value. ``@FILE`` reads it from a file, ``@-`` from stdin."""
+class Text(click.ParamType[Any]):
+    """A text. ``@FILE`` reads it from a file, ``@-`` from stdin."""
+
+    name = "text"
+
+    def read(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the text, or the content of the file that it names."""
+        if not value.startswith("@"):
+            return value
+        try:
+            with click.open_file(value[1:], encoding="utf-8") as file:
+                return str(file.read())
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or error
+            self.fail(f"{value[1:]} cannot be read: {reason}", param, ctx)
+
+
+class Secret(Text):
+    """Credentials, without the line end of their file."""
+
+    name = "secret"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return self.read(value, param, ctx).rstrip("\r\n")
+
+
+class Json(Text):
+    """A JSON value, or ``@FILE`` for one that is in a file."""
 
     name = "json"
 
@@ -160,14 +186,7 @@ class Json(click.ParamType[Any]):
             return value
         import json
 
-        text = value
-        if value.startswith("@"):
-            try:
-                with click.open_file(value[1:], encoding="utf-8") as file:
-                    text = file.read()
-            except (OSError, UnicodeDecodeError) as error:
-                reason = getattr(error, "strerror", None) or error
-                self.fail(f"{value[1:]} cannot be read: {reason}", param, ctx)
+        text = self.read(value, param, ctx)
         try:
             return json.loads(text)
         except ValueError as error:
@@ -184,12 +203,22 @@ def complete_job(ctx: click.Context, _: click.Parameter, incomplete: str) -> "li
     """Complete the name of a job, if the server can be reached."""
     from click.shell_completion import CompletionItem
 
+    def fetch(client: "ApiClient") -> "list[CompletionItem[Any]]":
+        page = client.get("jobs", prefix=incomplete, limit=MAX_COMPLETIONS, namespace=client.server.namespace)
+        return [CompletionItem(job["name"], help=job.get("description")) for job in page["items"]]
+
+    return complete_from_server(ctx, fetch)
+
+
+def complete_from_server(
+    ctx: click.Context, fetch: "Callable[[ApiClient], list[CompletionItem[Any]]]"
+) -> "list[CompletionItem[Any]]":
+    """Return what ``fetch`` returns, or nothing if it fails: a completion cannot show messages."""
     try:
         client = make_client(ctx, ctx.params, timeout_s=_COMPLETION_TIMEOUT_S)
         with client.explain_foreign_replies():
-            page = client.get("jobs", prefix=incomplete, limit=_MAX_COMPLETIONS, namespace=client.server.namespace)
-            return [CompletionItem(job["name"], help=job.get("description")) for job in page["items"]]
-    except click.ClickException:  # completion cannot show messages
+            return fetch(client)
+    except click.ClickException:
         return []
 
 

@@ -140,8 +140,8 @@ def raise_unless_succeeded(run: Mapping[str, Any]) -> None:
 
 
 def wait_and_print(client: "ApiClient", execution: str, output: str, *, timeout_s: float | None) -> None:
-    """Wait for a run and print it. Raises ``UnsuccessfulRun`` unless it succeeded."""
-    from chronos.cli.ctl.commands.executions import print_execution
+    """Wait for a run and print it; for people also its output. Raises ``UnsuccessfulRun`` unless it succeeded."""
+    from chronos.cli.ctl.commands.executions import print_execution, print_log
 
     if output == "table":
         note(f"waiting for {execution}")
@@ -150,4 +150,7 @@ def wait_and_print(client: "ApiClient", execution: str, output: str, *, timeout_
         emit(run["id"])
     else:
         print_execution(run, output)
+    if output in ("table", "wide") and (text := client.get_text("executions", run["id"], "log")):
+        emit("\noutput", bold=True)
+        print_log(text)
     raise_unless_succeeded(run)

@@ -1,8 +1,12 @@
 """Formats durations and times of day: in words, for people (``5m 58s``), as ISO 8601 and as Go durations."""
 
+from typing import TYPE_CHECKING
+
 from chronos.core.calendar import DAY_S, SECOND_US
-from chronos.core.schedule.iso8601 import Period
-from chronos.core.schedule.once import Delay
+
+if TYPE_CHECKING:
+    from chronos.core.schedule.iso8601 import Period
+    from chronos.core.schedule.once import Delay
 
 MINUTE_US = 60 * SECOND_US
 HOUR_US = 60 * MINUTE_US
@@ -40,15 +44,16 @@ def format_duration(us: int, *, exact: bool = False) -> str:
     return " ".join(parts) or "0s"
 
 
-def format_period(amount: Period) -> str:
+def format_period(amount: "Period") -> str:
     """``1 year 2 months``, ``2 weeks``, ``90 seconds``: in words that the parser reads back, largest unit first."""
-    years, months = _split(amount.months, 12)
-    parts = [(years, "year"), (months, "month")]
-    if amount.days > 7 and amount.days % 7 == 0 and not amount.months and not amount.us:
-        parts.append((amount.days // 7, "week"))
-    else:
-        parts.append((amount.days, "day"))
-    rest = amount.us
+    return _format_amount(amount.months, amount.days, amount.us)
+
+
+def _format_amount(months: int, days: int, us: int) -> str:
+    is_weeks = days > 7 and days % 7 == 0 and not months and not us
+    years, rest_months = _split(months, 12)
+    parts = [(years, "year"), (rest_months, "month"), (days // 7, "week") if is_weeks else (days, "day")]
+    rest = us
     short = rest < 120 * SECOND_US and rest % SECOND_US == 0
     for unit_us, name in _CLOCK_UNITS[2 if short else 0 :]:
         count, rest = _split(rest, unit_us)
@@ -56,10 +61,10 @@ def format_period(amount: Period) -> str:
     return " ".join(f"{count} {name}{'s' * (count != 1)}" for count, name in parts if count) or "0 seconds"
 
 
-def format_delay(delay: Delay) -> str:
+def format_delay(delay: "Delay") -> str:
     """``in 2 hours``, ``tomorrow at 12:00``, ``in 3 days at 08:00``."""
     if delay.second_of_day is None:
-        return f"in {format_period(Period(days=delay.days, us=delay.us))}"
+        return f"in {_format_amount(0, delay.days, delay.us)}"
     day = ("today", "tomorrow")[delay.days] if delay.days < 2 else f"in {delay.days} days"
     return f"{day} at {format_time_of_day(delay.second_of_day)}"
 
@@ -70,7 +75,7 @@ def format_time_of_day(second_of_day: int) -> str:
     return f"{minutes // 60:02d}:{minutes % 60:02d}" + (f":{second:02d}" if second else "")
 
 
-def iso_period(amount: Period) -> str:
+def iso_period(amount: "Period") -> str:
     """``P1Y2M``, ``P2W``, ``P1DT12H``."""
     if amount.days and amount.days % 7 == 0 and not amount.months and not amount.us:
         return f"P{amount.days // 7}W"

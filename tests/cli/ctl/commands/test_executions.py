@@ -141,6 +141,17 @@ def test_signals(served: Served) -> None:
     served.ctl("executions", "watch", run)
 
 
+def test_waiting_shows_the_output(served: Served) -> None:
+    served.create("talks", "sh", "-c", "echo one; echo two >&2")
+    assert served.ctl("jobs", "run", "talks", "--wait").stdout.endswith("\noutput\none\ntwo\n")
+    served.create("breaks", "sh", "-c", "echo why; exit 1")
+    failed = served.ctl("jobs", "run", "breaks", "--wait", code=6)
+    assert failed.stdout.endswith("\noutput\nwhy\n")
+    served.create("silent", "true")
+    assert "output" not in served.ctl("jobs", "run", "silent", "--wait").stdout
+    assert json.loads(served.ctl("jobs", "run", "talks", "--wait", "-o", "json").stdout)["status"] == "succeeded"
+
+
 def test_dead_letters(served: Served) -> None:
     served.create("bad", "false")
     first, second = served.run("bad"), served.run("bad")

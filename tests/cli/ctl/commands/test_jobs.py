@@ -91,10 +91,10 @@ def test_create_now_runs_once_and_wait_returns_its_result(served: Served) -> Non
         (["--now", "--every", "1h", "--", "true"], "--every and --now cannot be combined"),
         (["--now"], "the job has no target"),
         (["--now", "--url", "http://example.com", "--", "true"], "the job has several targets"),
-        (["--now", "--json", "1", "--", "true"], "need --url"),
+        (["--now", "--json", "1", "--", "true"], "--json needs --url"),
         (["--every", "1h", "--wait", "--", "true"], "--wait needs --now"),
         (["--now", "--payload", "{", "--", "true"], "not valid JSON"),
-        (["--now", "--wait", "--timeout", "soon", "--", "true"], 'invalid duration "soon"; use 30s, 5m or 1h30m'),
+        (["--now", "--wait", "--wait-timeout", "soon", "--", "true"], 'invalid duration "soon"; use 30s, 5m or 1h30m'),
     ],
 )
 def test_invalid_options_of_create_are_rejected(shared: Served, arguments: list[str], message: str) -> None:
@@ -130,6 +130,7 @@ def test_dry_runs_change_nothing(served: Served) -> None:
     before = served.rest("/jobs"), served.rest("/executions"), served.rest("/dead-letters")
     commands = [
         ["jobs", "create", "new", "--now", "--", "true"],
+        ["jobs", "set", "hello", "priority=8"],
         ["jobs", "run", "hello"],
         ["jobs", "run", "hello", "--wait"],
         ["jobs", "pause", "hello"],

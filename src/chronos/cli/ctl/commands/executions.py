@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from chronos.cli.ctl.commands.jobs_actions import drop_none, request_replay
+from chronos.cli.ctl.execution_ids import execution_argument, find_id, is_full_id, resolve_id
 from chronos.cli.ctl.options import (
     Json,
     Seconds,
@@ -95,7 +96,7 @@ def list_(
 
 
 @executions.command(short_help="Show an execution.")
-@click.argument("id_", metavar="ID")
+@execution_argument
 @output_option
 @with_client
 def get(client: "ApiClient", output: str, id_: str) -> None:
@@ -105,11 +106,11 @@ def get(client: "ApiClient", output: str, id_: str) -> None:
     Example:
       chronosctl executions get ID
     """
-    print_execution(client.get("executions", id_), output)
+    print_execution(client.get("executions", resolve_id(client, id_)), output)
 
 
 @executions.command(short_help="Print the output of an execution.")
-@click.argument("id_", metavar="ID")
+@execution_argument
 @click.option("-f", "--follow", is_flag=True, help="Follow the output until the execution ends.")
 @click.option("--task", metavar="NAME", help="Only the output of this task.")
 @click.option("--attempt", type=click.IntRange(1), metavar="N", help="Only the output of this attempt.")
@@ -121,18 +122,17 @@ def logs(client: "ApiClient", id_: str, follow: bool, task: str | None, attempt:
     Example:
       chronosctl executions logs ID --follow
     """
-    query = drop_none(task=task, attempt=attempt)
+    id_, query = resolve_id(client, id_), drop_none(task=task, attempt=attempt)
     if follow:
         for raw in client.stream("executions", id_, "log", query={**query, "follow": True}):
             _emit_log(raw.decode(errors="replace"))
         return
-    for line in client.get_text("executions", id_, "log", query=query).splitlines(keepends=True):
-        _emit_log(line)
+    print_log(client.get_text("executions", id_, "log", query=query))
 
 
 @executions.command(short_help="Watch the runs of a job, or one execution until it ends.")
 @click.argument("job_or_id", metavar="[JOB|ID]", required=False, shell_complete=complete_job)
-@click.option("--interval", type=Seconds(), default="1s", show_default=True, metavar="D", help="The interval.")
+@click.option("--interval", type=Seconds(), default=1.0, show_default="1s", metavar="D", help="The interval.")
 @click.option(
     "--limit",
     type=click.IntRange(1, 1000),
@@ -153,16 +153,15 @@ def watch(client: "ApiClient", output: str, job_or_id: str | None, interval: flo
       chronosctl executions watch hello
       chronosctl executions watch ID
     """
-    from chronos.service.serializers.identifiers import read_id
-
-    if job_or_id is not None and read_id(job_or_id) is not None:
-        wait_and_print(client, job_or_id, output, timeout_s=None)
+    execution = None if job_or_id is None else _find_execution(client, job_or_id)
+    if execution is not None:
+        wait_and_print(client, execution, output, timeout_s=None)
         return
     show_list(lambda: _list_recent(client, job_or_id, limit, None), output, COLUMNS, interval)
 
 
 @executions.command(short_help="Cancel an execution.")
-@click.argument("id_", metavar="ID")
+@execution_argument
 @click.option("--reason", metavar="TEXT", help="A reason for the history.")
 @dry_run_option
 @output_option
@@ -174,6 +173,7 @@ def cancel(client: "ApiClient", output: str, id_: str, reason: str | None, dry_r
     Example:
       chronosctl executions cancel ID --reason "started by mistake"
     """
+    id_ = resolve_id(client, id_)
     path, query = ("executions", id_, "cancel"), {"dry_run": dry_run or None}
     reply = client.call("POST", *path, query=query, body=drop_none(reason=reason)).value
     message = "was asked to stop" if reply.get("status") == "running" else "canceled"
@@ -181,7 +181,7 @@ def cancel(client: "ApiClient", output: str, id_: str, reason: str | None, dry_r
 
 
 @executions.command(short_help="Run an execution again.")
-@click.argument("id_", metavar="ID")
+@execution_argument
 @replay_options
 @output_option
 @with_client
@@ -192,11 +192,11 @@ def replay(client: "ApiClient", output: str, id_: str, **options: Any) -> None:
     Example:
       chronosctl executions replay ID --from-failed --wait
     """
-    request_replay(client, "executions", id_, output, **options)
+    request_replay(client, "executions", resolve_id(client, id_), output, **options)
 
 
 @executions.command(short_help="Send a signal to a waiting execution.")
-@click.argument("id_", metavar="ID")
+@execution_argument
 @click.argument("name", metavar="SIGNAL")
 @click.option("--payload", type=Json(), metavar="JSON", help="A value for the waiting task; @FILE reads a file.")
 @dry_run_option
@@ -209,6 +209,7 @@ def signal(client: "ApiClient", output: str, id_: str, name: str, payload: Any, 
     Example:
       chronosctl executions signal ID approved --payload '{"by": "ana"}'
     """
+    id_ = resolve_id(client, id_)
     path, query = ("executions", id_, "signal"), {"dry_run": dry_run or None}
     reply = client.call("POST", *path, query=query, body=drop_none(name=name, payload=payload)).value
     print_result(reply, output, id_, f"{name} would be sent" if dry_run else f"{name} was received")
@@ -227,10 +228,9 @@ def why(client: "ApiClient", output: str, job_or_id: str, at: str | None) -> Non
       chronosctl executions why ID
       chronosctl executions why hello --at 2026-01-01T00:00:00Z
     """
-    from chronos.service.serializers.identifiers import read_id
-
-    if at is None and read_id(job_or_id) is not None:
-        explanation = client.get("executions", job_or_id, "why")
+    execution = _find_execution(client, job_or_id) if at is None else None
+    if execution is not None:
+        explanation = client.get("executions", execution, "why")
     else:
         explanation = client.get("jobs", job_or_id, "why", at=at, namespace=client.server.namespace)
     if output == "jsonl":
@@ -275,6 +275,12 @@ def print_execution(execution: dict[str, Any], output: str) -> None:
         print_items(_attempt_rows(execution), output, ATTEMPTS)
 
 
+def print_log(text: str) -> None:
+    """Print the output of a run."""
+    for line in text.splitlines(keepends=True):
+        _emit_log(line)
+
+
 def _emit_log(line: str) -> None:
     """Print a line of a task's output unchanged; on a terminal without control characters."""
     import sys
@@ -283,6 +289,11 @@ def _emit_log(line: str) -> None:
         emit(line.rstrip("\r\n").expandtabs())
     else:
         click.echo(line, nl=False)
+
+
+def _find_execution(client: "ApiClient", job_or_id: str) -> str | None:
+    """Return the id of the execution that a text means, or None if it is the name of a job."""
+    return None if not is_full_id(job_or_id) and client.has_job(job_or_id) else find_id(client, job_or_id)
 
 
 def _list_recent(client: "ApiClient", job: str | None, limit: int | None, status: str | None) -> dict[str, Any]:

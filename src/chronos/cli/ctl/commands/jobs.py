@@ -18,11 +18,27 @@ from chronos.cli.ctl.tables import (
     print_value,
 )
 from chronos.cli.ctl.watch import show_list, show_value
+from chronos.cli.lazy_commands import LazyCommands
 from chronos.cli.output import emit, note
 
 if TYPE_CHECKING:
     from chronos.cli.ctl.client import ApiClient
 
+#: The commands that change jobs, or print them for another server, and where they are.
+_CHANGES = {
+    verb: f"chronos.cli.ctl.commands.{module}:{function}"
+    for verb, module, function in (
+        *((verb, "jobs_apply", verb) for verb in ("apply", "edit")),
+        *(
+            (verb, "jobs_actions", verb)
+            for verb in ("run", "pause", "resume", "enable", "disable", "delete", "rollback")
+        ),
+        ("backfill", "jobs_backfill", "backfill"),
+        ("create", "jobs_create", "create"),
+        ("export", "jobs_export", "export"),
+        ("set", "jobs_set", "set_"),
+    )
+}
 #: Fields of a job that the server adds.
 READ_ONLY_FIELDS = (
     "id",
@@ -40,7 +56,7 @@ READ_ONLY_FIELDS = (
 )
 
 
-@click.group(short_help="Jobs: list, create, apply, run, pause, change.")
+@click.group(short_help="Jobs: list, create, apply, run, pause, change.", commands=LazyCommands(_CHANGES))
 def jobs() -> None:
     """Show, create and change jobs.
 

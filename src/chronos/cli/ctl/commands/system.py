@@ -8,6 +8,7 @@ import click
 from chronos.cli.ctl.contexts import hide_password
 from chronos.cli.ctl.list_command import make_listing
 from chronos.cli.ctl.options import limit_option, output_option, watch_options, with_client
+from chronos.cli.ctl.status_words import describe_status
 from chronos.cli.ctl.tables import Columns, instant_column, print_fields, print_items, print_value
 from chronos.cli.ctl.watch import show_value
 from chronos.cli.output import emit
@@ -34,7 +35,7 @@ def status(client: "ApiClient", output: str, every_s: float | None) -> None:
         if form == "name":
             emit(address)
         elif form in ("table", "wide"):
-            print_fields({"server": address, **_flatten(status)})
+            print_fields(describe_status(address, status))
         else:
             print_value(status, form)
 
@@ -69,7 +70,7 @@ def cluster_status(client: "ApiClient", output: str, every_s: float | None) -> N
             print_value(state, form)
             return
         if form != "name":
-            print_fields({"server": address, **_flatten(state["status"])})
+            print_fields(describe_status(address, state["status"]))
             emit("")
         print_items(state["nodes"], form, NODES)
 
@@ -85,15 +86,6 @@ def _get_status(client: "ApiClient") -> dict[str, Any]:
     if "now" not in status:
         raise KeyError("now")
     return status
-
-
-def _flatten(value: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return nested objects as one object with dotted names."""
-    flat: dict[str, Any] = {}
-    for name, item in value.items():
-        label = f"{prefix}{name}".replace("_", " ")
-        flat |= _flatten(item, f"{label}.") if isinstance(item, dict) else {label: item}
-    return flat
 
 
 def _format_subject(entry: Mapping[str, Any]) -> str:
