@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @jobs.command(short_help="Run jobs now.")
 @click.option("--payload", type=Json(), metavar="JSON", help="A payload instead of the job's own; @FILE reads a file.")
-@click.option("--at", metavar="T", help="The past instant that the run is for.")
+@click.option("--at", metavar="T", help="The instant that the run is for. It starts then if T is in the future.")
 @click.option("--reason", metavar="TEXT", help="A reason for the history.")
 @click.option("--key", metavar="KEY", help="An idempotency key: repeating the command with it starts no second run.")
 @wait_options
