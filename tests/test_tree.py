@@ -28,7 +28,7 @@ RIDDLES = re.compile(
 )
 MIN_CLASS_WORDS = 4
 MAX_SUBJECT = 72
-RECENT_COMMITS = 20
+RECENT_COMMITS = 50
 CLOCKS_AND_DICE = (
     "datetime.date.today",
     "datetime.datetime.now",
