@@ -200,7 +200,7 @@ def test_invalid_jobs_and_requests_are_refused(app: Chronos) -> None:
 
 
 def test_a_client_runs_no_jobs(served: Served) -> None:
-    with pytest.raises(Invalid, match="to run Python functions, use the address of its store"):
+    with pytest.raises(Invalid, match="to run Python functions, use the URL of its store"):
         Chronos(served.url).run()
     with pytest.raises(Invalid, match="a client of a server does not take slots; configure the server instead"):
         Chronos(served.url, slots=3)

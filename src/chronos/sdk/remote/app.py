@@ -53,7 +53,8 @@ class RemoteChronos(Chronos):
         """Raise ``Invalid``: a client runs no jobs."""
         raise Invalid(
             f"{hide_url_password(self._remote.url)} is a server, and it runs webhooks and commands itself; "
-            "to run Python functions, use the address of its store, such as Chronos('postgresql://…').run()"
+            "to run Python functions, use the URL of its store: Chronos('postgresql://…').run(), "
+            "or Chronos('sqlite:///…').run() on the server's machine"
         )
 
     @on_home_loop
