@@ -80,9 +80,10 @@ def test_login_with_credentials_in_the_url(known: Served) -> None:
     assert stored()["contexts"]["a"]["url"] == known.url
 
 
-def test_login_to_a_server_without_auth(served: Served) -> None:
-    result = served.ctl("login", served.url, "--user", "ana", env={"CHRONOS_SERVER": "http://127.0.0.1:9"})
-    assert "the server needs no login" in result.stderr
+@pytest.mark.parametrize("credentials", [("--user", "ana"), ("--token", "wrong")])
+def test_login_to_a_server_without_auth(served: Served, credentials: tuple[str, str]) -> None:
+    result = served.ctl("login", served.url, *credentials, env={"CHRONOS_SERVER": "http://127.0.0.1:9"})
+    assert "the server needs no login and ignores credentials; only its address is stored" in result.stderr
     assert "! CHRONOS_SERVER is set and takes precedence" in result.stderr
     assert stored()["contexts"] == {address(served): {"url": served.url}}
     served.ctl("status", env=HERE)

@@ -49,11 +49,11 @@ def login(url: str, user: str | None, token: str | None, name: str | None, names
     parts = urlsplit(url)
     address = parts.netloc.rpartition("@")[2]
     server = ServerContext(url=parts._replace(netloc=address).geturl().rstrip("/"), namespace=namespace)
-    if token is not None:
+    if _is_open(server):
+        note("the server needs no login and ignores credentials; only its address is stored")
+    elif token is not None:
         server = replace(server, token=_read_secret("Token") if token == "-" else token)
         _check(server)
-    elif _is_open(server):
-        note("the server needs no login; only its address is stored")
     else:
         user = user or unquote(parts.username or "") or _prompt("User")
         password = parts.password if user == unquote(parts.username or "") else None
