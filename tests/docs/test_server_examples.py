@@ -106,7 +106,7 @@ class Example:
         self.sent = ""
         head, _, body = text.partition("\n\n")
         line, *headers = head.strip().splitlines()
-        assert f"HTTP/1.1 {response.status} {response.reason}" == line, received
+        assert line.startswith(f"HTTP/1.1 {response.status} "), received  # Python 3.13 has other words for 422
         for key, value in (header.split(": ", 1) for header in headers):
             assert matches(value + "\n", response.headers.get(key, "") + "\n"), f"{key}: {response.headers.get(key)}"
         if body.strip():

@@ -206,6 +206,7 @@ def test_connections_that_cannot_commit_the_run_are_refused(url: str) -> None:
     engine = sqlalchemy.create_engine("sqlite://")
     with engine.begin() as other, pytest.raises(Invalid, match="the connection is to sqlite"):
         greet.enqueue("ana", connection=other)
+    engine.dispose()
 
     async def use() -> None:
         connection = await asyncpg.connect(url)
