@@ -188,16 +188,16 @@ def _check_coverage(
     for record in evidence.records:
         if record.job == id_ and record.cause in (Cause.SCHEDULE, Cause.RECOVERY):
             claims[record.scheduled_us].add(record.id)
-    instants = expected.instants(max([evidence.until_us, *claims]))
+    spans = [span for span in evidence.spans if span.job == id_]
+    instants = expected.instants(max([evidence.until_us, *claims, *(span.to_us for span in spans)]))
     for us in claims.keys() - set(instants):
         yield Finding(Verdict.PHANTOM, f"{name} at {us}, which is not an instant")
-    for span in evidence.spans:
-        if span.job == id_:
-            inside = [us for us in instants if span.from_us <= us <= span.to_us]
-            if len(inside) != span.count:
-                yield Finding(Verdict.MISSED, f"{name}: a span of {span.count}, the calendar has {len(inside)}")
-            for us in inside:
-                claims[us].add(span.id)
+    for span in spans:
+        inside = [us for us in instants if span.from_us <= us <= span.to_us]
+        if len(inside) != span.count:
+            yield Finding(Verdict.MISSED, f"{name}: a span of {span.count}, the calendar has {len(inside)}")
+        for us in inside:
+            claims[us].add(span.id)
     for us in instants:
         if not claims[us] and us <= evidence.until_us:
             yield Finding(Verdict.MISSED, f"{name} at {us}")

@@ -79,15 +79,26 @@ def test_sound_evidence_has_no_findings() -> None:
     assert check_evidence(make_sound_evidence(), min_faults={Kind.KILL: 1}, min_in_flight=1) == []
 
 
+def test_a_span_after_the_end_of_the_check_is_sound() -> None:
+    evidence = make_sound_evidence()
+    evidence.spans.append(make_span(OTHER, 30, 1))
+    assert find_verdicts(evidence) == set()
+
+
 def no_record(evidence: Evidence) -> None:
     evidence.records.pop()
 
 
+def make_span(id_: bytes, at_s: int, count: int) -> Span:
+    at_us, missed = T0 + at_s * SECOND, Reason.of(ReasonCode.MISSED)
+    return Span(
+        id=id_, job=JOB, status=Status.MISSED, from_us=at_us, to_us=at_us, count=count, reason=missed, recorded_us=at_us
+    )
+
+
 def wrong_span(evidence: Evidence) -> None:
-    missed = Reason.of(ReasonCode.MISSED)
     evidence.records.pop()
-    span = Span(id=THIRD, job=JOB, status=Status.MISSED, from_us=T0, to_us=T0, count=2, reason=missed, recorded_us=T0)
-    evidence.spans.append(replace_struct(span, from_us=T0 + 20 * SECOND, to_us=T0 + 20 * SECOND))
+    evidence.spans.append(make_span(THIRD, 20, 2))
 
 
 def no_lost_attempt(evidence: Evidence) -> None:
