@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from chronos.service.jobs import JobService
     from chronos.service.save_jobs import JobSaver
     from chronos.service.serializers import Check
+    from chronos.service.views import Views
     from chronos.service.why import WhyService
 
 RUNNER_ENTRY_POINT_GROUP = "chronos.runners"  # entry points of other packages that add kinds of targets
@@ -215,6 +216,7 @@ class Service:
     backfills: "BackfillService"
     enqueues: "EnqueueService"
     why: "WhyService"
+    views: "Views"
 
 
 def _new_request_id() -> bytes:
@@ -243,6 +245,7 @@ def make_service(
     from chronos.service.job_state import JobStates  # noqa: PLC0415
     from chronos.service.jobs import JobService  # noqa: PLC0415
     from chronos.service.save_jobs import JobSaver  # noqa: PLC0415
+    from chronos.service.views import make_views  # noqa: PLC0415
     from chronos.service.why import WhyService  # noqa: PLC0415
 
     saver, states = JobSaver(store, clock, defaults=defaults), JobStates(store, clock)
@@ -258,6 +261,7 @@ def make_service(
         backfills=BackfillService(store, clock, jobs, backpressure, new_request=new_request),
         enqueues=EnqueueService(store, clock, jobs, backpressure, new_request=new_request),
         why=WhyService(store, clock, jobs, runs),
+        views=make_views(store, clock),
     )
 
 

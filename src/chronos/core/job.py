@@ -30,6 +30,20 @@ class JobState(IntEnum):
     DONE = 3  # its schedule has ended
 
 
+class JobStatus(StrEnum):
+    """What a person wants to know about a job at first sight. The first that applies, in this order."""
+
+    DISABLED = "disabled"
+    DONE = "done"
+    PAUSED = "paused"
+    LATE = "late"  # an instant is due and not admitted, or an execution is ready for long
+    RETRYING = "retrying"
+    RUNNING = "running"
+    FAILING = "failing"  # its last finished run failed or is stale
+    NO_RUNS_YET = "no_runs_yet"
+    OK = "ok"
+
+
 class UpstreamCondition(StrEnum):
     """The outcome of an upstream job that starts a downstream job."""
 

@@ -27,10 +27,11 @@ from enum import IntFlag
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from chronos.core.execution import Attempt, DeadLetter, Execution, Span, Status
-from chronos.core.job import Job, JobSpec, JobState, JobVersion, UpstreamCondition
+from chronos.core.job import Job, JobSpec, JobState, JobStatus, JobVersion, UpstreamCondition
 from chronos.core.node import AuditEntry, Node
 from chronos.core.token import ApiToken
 from chronos.store.commands import Command, OutboxItem, OutputRow
+from chronos.store.overview import Facet, JobActivity, JobSort, StatusCounts
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -81,10 +82,16 @@ class Counts(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page(Generic[T]):
-    """One page of a list. ``cursor`` requests the next page; None means that this is the last."""
+    """One page of a list. ``cursor`` requests the next page; None means that this is the last.
+
+    ``previous`` requests the page before this one, where a list offers it. A page that is not ``complete`` is short
+    because the search for matching items was long: the next page continues it.
+    """
 
     items: list[T]
     cursor: bytes | None
+    previous: bytes | None = None
+    complete: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +104,19 @@ class JobFilter:
     tag: tuple[str, str | None] | None = None  # key and value; a value of None matches every value
     state: JobState | None = None
     owner: str | None = None
+    more_tags: tuple[tuple[str, str | None], ...] = ()  # further tags that a job must have
+    status: JobStatus | None = None  # at the time ``now_us``
+    now_us: int = 0
+    zone: str | None = None  # of the schedule
+    queue: str | None = None
+    target: str | None = None  # the kind of target of any task
+    next_before_us: int | None = None  # the next run is before this
+
+    @property
+    def searches(self) -> bool:
+        """Whether no index helps with a part of the filter, so that jobs are read to find those that match."""
+        others = (self.zone, self.queue, self.target, self.next_before_us, self.status)
+        return bool(self.more_tags) or any(value is not None for value in others)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,8 +227,35 @@ class Store(Protocol):
     async def job_named(self, namespace: str, name: str) -> Job | None:
         """Return the job with this name, or None. Names are compared bytewise."""
 
-    async def list_jobs(self, where: JobFilter, *, limit: int, cursor: bytes | None = None) -> Page[Job]:
-        """Return a page of jobs, ordered by namespace and name."""
+    async def list_jobs(
+        self, where: JobFilter, *, limit: int, cursor: bytes | None = None, sort: JobSort = JobSort.NAME
+    ) -> Page[Job]:
+        """Return a page of jobs.
+
+        - Ordered: by ``sort``. ``cursor`` belongs to the same order; it is the ``cursor`` or ``previous`` of a page.
+        - Bounded: if the filter has a part that no index serves, or the order is LAST_RUN, a page reads a bounded
+          number of jobs or runs. It may then have fewer jobs, or none, and is not ``complete``.
+        - Raised: ``Invalid`` for a cursor of another order.
+        """
+
+    async def job_activity(self, jobs: Sequence[bytes], *, recent: int) -> dict[bytes, JobActivity]:
+        """Return what jobs did lately and do now, with at most ``recent`` entries of the history of each.
+
+        - Left out: jobs that do not exist.
+        - Bounded: three queries. The cost grows with the number of ``jobs`` and of their open executions.
+        """
+
+    async def count_jobs(self, namespace: str | None, now_us: int) -> StatusCounts:
+        """Count the jobs of a namespace (None: of all) by their status at ``now_us``.
+
+        - Bounded: every count stops at ``COUNT_CAP + 1``.
+        """
+
+    async def tag_facets(self, namespace: str | None, *, limit: int) -> list[Facet]:
+        """Return tags as ``key=value`` (or ``key``) with the number of their jobs, the first ``limit`` in order."""
+
+    async def owner_facets(self, namespace: str | None, *, limit: int) -> list[Facet]:
+        """Return owners with the number of their jobs, the first ``limit`` in order."""
 
     async def names_of(self, ids: Sequence[bytes]) -> dict[bytes, JobName]:
         """Return the names of jobs. A deleted job is included while any record of it exists."""

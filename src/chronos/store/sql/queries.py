@@ -14,10 +14,13 @@ from chronos.core.node import AuditEntry, Node
 from chronos.core.token import ApiToken
 from chronos.store.commands import OutboxItem, OutputRow
 from chronos.store.contract import Counts, Depth, DueGate, ExecutionFilter, ExecutionView, JobFilter, JobName, Page
+from chronos.store.overview import Facet, JobActivity, JobSort, StatusCounts
 from chronos.store.sql import row_mappers as record
 from chronos.store.sql import tokens
 from chronos.store.sql.executions.gates import OVERLAPS, to_id_rows
 from chronos.store.sql.invariants import InvariantChecks
+from chronos.store.sql.jobs.activity import ActivityQueries
+from chronos.store.sql.jobs.by_run import JobsByRun
 from chronos.store.sql.jobs.queries import JobQueries
 from chronos.store.sql.query import Dialect, Query, Rows, Steps
 
@@ -58,7 +61,8 @@ class Queries(ABC):
     """The reads of ``contract.Store``."""
 
     def __init__(self, d: Dialect) -> None:
-        self._job_list, self._verify = JobQueries(d), InvariantChecks(d)
+        self._job_list, self._runs_list, self._activity = JobQueries(d), JobsByRun(d), ActivityQueries(d)
+        self._verify = InvariantChecks(d)
         self._due = f"""
             select job, next_us, version, lane, case when keyed = 1 or overlap = {REPLACE_INDEX} then 1 else 0 end
             from gate where state = 0 and next_us is not null and next_us <= $1
@@ -219,8 +223,28 @@ class Queries(ABC):
         return [(job, UpstreamCondition(outcome)) for job, outcome in rows]
 
     @read
-    def list_jobs(self, where: JobFilter, *, limit: int, cursor: bytes | None = None) -> Steps[Page[Job]]:
-        return self._job_list.page(where, limit, cursor)
+    def list_jobs(
+        self, where: JobFilter, *, limit: int, cursor: bytes | None = None, sort: JobSort = JobSort.NAME
+    ) -> Steps[Page[Job]]:
+        if sort is JobSort.NAME:
+            return self._job_list.page(where, limit, cursor)
+        return self._runs_list.page(where, sort, limit, cursor)
+
+    @read
+    def job_activity(self, jobs: Sequence[bytes], *, recent: int) -> Steps[dict[bytes, JobActivity]]:
+        return self._activity.activity(jobs, recent)
+
+    @read
+    def count_jobs(self, namespace: str | None, now_us: int) -> Steps[StatusCounts]:
+        return self._activity.counts(namespace, now_us)
+
+    @read
+    def tag_facets(self, namespace: str | None, *, limit: int) -> Steps[list[Facet]]:
+        return self._activity.tag_facets(namespace, limit)
+
+    @read
+    def owner_facets(self, namespace: str | None, *, limit: int) -> Steps[list[Facet]]:
+        return self._activity.owner_facets(namespace, limit)
 
     @read
     def versions(self, job: bytes, *, limit: int, before: int | None = None) -> Steps[list[JobVersion]]:
