@@ -252,6 +252,7 @@ def make_service(
     jobs = JobService(store, clock, saver, defaults=defaults, checks=checks)
     backpressure = Backpressure(store, clock, limit=MAX_PENDING if max_pending is None else max_pending)
     runs = ExecutionService(store, clock, jobs, backpressure, new_request=new_request)
+    why = WhyService(store, clock, jobs, runs)
     return Service(
         jobs=jobs,
         job_saver=saver,
@@ -260,8 +261,8 @@ def make_service(
         runs=runs,
         backfills=BackfillService(store, clock, jobs, backpressure, new_request=new_request),
         enqueues=EnqueueService(store, clock, jobs, backpressure, new_request=new_request),
-        why=WhyService(store, clock, jobs, runs),
-        views=make_views(store, clock),
+        why=why,
+        views=make_views(store, clock, why),
     )
 
 

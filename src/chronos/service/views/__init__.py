@@ -7,7 +7,16 @@ three agree. Each view is bounded by what it shows.
 from dataclasses import dataclass
 
 from chronos.clock import Clock
+from chronos.service.views.cluster import ClusterView
+from chronos.service.views.dead_letter_groups import DeadLetterGroups
+from chronos.service.views.facets import FacetView
+from chronos.service.views.job_facts import JobFactsView
 from chronos.service.views.job_rows import JobRows
+from chronos.service.views.log_windows import LogWindows
+from chronos.service.views.run_rows import RunRows
+from chronos.service.views.run_stats import RunStats
+from chronos.service.views.upcoming import UpcomingRuns
+from chronos.service.why import WhyService
 from chronos.store.contract import Store
 
 
@@ -16,8 +25,27 @@ class Views:
     """Every view of a store."""
 
     jobs: JobRows
+    facets: FacetView
+    job_facts: JobFactsView
+    upcoming: UpcomingRuns
+    runs: RunRows
+    stats: RunStats
+    logs: LogWindows
+    cluster: ClusterView
+    dead_letters: DeadLetterGroups
 
 
-def make_views(store: Store, clock: Clock) -> Views:
+def make_views(store: Store, clock: Clock, why: WhyService) -> Views:
     """Make the views of an open store."""
-    return Views(jobs=JobRows(store, clock))
+    rows = JobRows(store, clock)
+    return Views(
+        jobs=rows,
+        facets=FacetView(store, clock),
+        job_facts=JobFactsView(store, clock, rows, why),
+        upcoming=UpcomingRuns(clock),
+        runs=RunRows(store, clock),
+        stats=RunStats(store, clock),
+        logs=LogWindows(store),
+        cluster=ClusterView(store, clock),
+        dead_letters=DeadLetterGroups(store, clock),
+    )
