@@ -262,7 +262,7 @@ def make_service(
         backfills=BackfillService(store, clock, jobs, backpressure, new_request=new_request),
         enqueues=EnqueueService(store, clock, jobs, backpressure, new_request=new_request),
         why=why,
-        views=make_views(store, clock, why),
+        views=make_views(store, clock, jobs, runs, why),
     )
 
 

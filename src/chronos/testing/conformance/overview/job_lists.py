@@ -105,7 +105,8 @@ async def case_job_lists_can_be_read_in_both_directions(fixture: StoreFixture) -
     }
     for where in (JobFilter(), JobFilter(namespace="default")):
         for sort, expected in orders.items():
-            pages, cursor = [], None
+            pages: list[list[str]] = []
+            cursor = None
             while cursor is not None or not pages:
                 page = await fixture.store.list_jobs(where, limit=3, cursor=cursor, sort=sort)
                 pages.append([job.name for job in page.items])

@@ -37,10 +37,11 @@ async def case_runs_are_filtered_by_several_things_at_once(fixture: StoreFixture
     assert await listed(node=fixture.node + 1) == []
     second_us = T0_US + 2 * SECOND_US
     assert await listed(job=job, causes=(Cause.SCHEDULE,), from_us=second_us, to_us=second_us + 1_000) == [bad.id]
-    pages, cursor = [], None
-    where = ExecutionFilter(statuses=(*failed, Status.CANCELED))
+    pages: list[bytes] = []
+    cursor = None
+    ended = ExecutionFilter(statuses=(*failed, Status.CANCELED))
     while cursor is not None or not pages:
-        page = await fixture.store.list_executions(where, limit=1, cursor=cursor)
+        page = await fixture.store.list_executions(ended, limit=1, cursor=cursor)
         pages += [item.id for item in page.items]
         cursor = page.cursor
     assert pages == [odd.id, lost.id, bad.id]
