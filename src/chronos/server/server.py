@@ -125,6 +125,7 @@ class Server:
             metrics=metrics.render,
             clock=self._clock,
             on_refusal=metrics.count_auth_failure,
+            delays=metrics.delays,
         )
         counts = await store.counts()
         self.recovered = counts.jobs.get(JobState.ACTIVE, 0) + counts.jobs.get(JobState.PAUSED, 0)
