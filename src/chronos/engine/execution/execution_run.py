@@ -113,7 +113,7 @@ class ExecutionRun:
             await self._run_on_start(entry.spec.on_start)
         now_us = self._context.clock.now_us()
         if self._group is None:
-            return begin(entry.layout, now_us, carried=detail.carried or {})
+            return begin(entry.layout, now_us, carried=detail.carried, chosen=detail.chosen)
         return self._wake(self._group, now_us)
 
     def _has_expired(self) -> bool:

@@ -112,7 +112,7 @@ def _rebuild_task_group(entry: CatalogEntry, detail: Detail, execution: Executio
     """Return the state of the tasks: as last recorded, plus the tasks that started with the claim."""
     started_us = execution.started_us if execution.started_us is not None else now_us
     if detail.group is None:
-        return begin(entry.layout, started_us, carried=detail.carried or {}).group
+        return begin(entry.layout, started_us, carried=detail.carried, chosen=detail.chosen).group
     if any(task.status is TaskStatus.RUNNING for task in detail.group.tasks):
         return detail.group
     return wake_tasks(entry.layout, detail.group, now_us, detail.signals).group

@@ -198,6 +198,7 @@ def _write_tasks(
                     finished_us=task.finished_us,
                     error=task.error,
                     result=task.result,
+                    stopped_by=task.stopped_by,
                 ),
                 by_task.get(task.name, []),
                 execution,
