@@ -103,6 +103,7 @@ class AttemptCall:
     started_us: int
     deadline_us: int | None  # wall time, for information; the caller enforces it
     has_timeout: bool = True  # False: no setting has a timeout, so the runner's default applies
+    timeout_factor: float = 1.0  # lengthens the runner's own timeouts, after a retry
     last_run_us: int | None
     options: Mapping[str, Any] = field(repr=False)  # of the target; may contain credentials
     payload: Any = field(default=None, repr=False)  # of the trigger, or of the job

@@ -272,6 +272,8 @@ async def drips(seen: Seen, writer: asyncio.StreamWriter) -> None:
 def test_a_slow_server_times_out(handler: Handler) -> None:
     begun = time.monotonic()
     assert run(handler, {"timeout": "50ms"})[0] == TimedOut(error="no complete response within 0.05 s")
+    longer, _, _ = run(handler, {"timeout": "50ms"}, number=2, timeout_factor=2.0)
+    assert longer == TimedOut(error="no complete response within 0.1 s")
     outcome, _, _ = run(handler, {}, {"timeout_s": 0.05}, has_timeout=False)
     assert isinstance(outcome, TimedOut)
     assert time.monotonic() - begun < 30
