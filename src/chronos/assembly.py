@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from chronos.clock import Clock
 from chronos.core.config import NOTHING_SET, Settings
 from chronos.errors import Invalid
+from chronos.runners.target_kinds import BUILT_IN_KINDS
 from chronos.store.contract import Store
 
 if TYPE_CHECKING:
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
 RUNNER_ENTRY_POINT_GROUP = "chronos.runners"  # entry points of other packages that add kinds of targets
 _MAX_PYTHON_PROCESSES = 4
 _PASSWORD_PARAMETER = re.compile(r"([?&](?:ssl)?password=)[^&#]*", re.IGNORECASE)
-_BUILT_IN_TARGET_KINDS = ("command", "http", "python", "wait")
 
 
 def make_store(url: str) -> Store:
@@ -112,9 +112,7 @@ DEFAULT_HTTP_OPTIONS = WebhookOptions()
 
 def list_target_kinds() -> tuple[str, ...]:
     """Return every kind of target that can run, including kinds from other packages."""
-    return tuple(
-        sorted({*_BUILT_IN_TARGET_KINDS, *(point.name for point in entry_points(group=RUNNER_ENTRY_POINT_GROUP))})
-    )
+    return tuple(sorted({*BUILT_IN_KINDS, *(point.name for point in entry_points(group=RUNNER_ENTRY_POINT_GROUP))}))
 
 
 def make_runners(

@@ -10,7 +10,7 @@ from chronos.cli.ctl.commands.jobs_actions import drop_none
 from chronos.cli.ctl.options import Command, Json, Secret, complete_job, complete_zone
 
 OVERLAPS = ("skip", "allow", "queue", "replace", "forbid")
-RECOVERIES = ("last", "all", "skip", "bounded", "compressed")
+RECOVERIES = ("last", "all", "skip", "bounded", "compressed", "SKIP_MISSED", "RUN_ONCE", "RUN_ALL")
 DELIVERIES = ("at_least_once", "at_most_once")
 _OUTCOMES = ("success", "failure", "completion")
 _SCHEDULE_OPTIONS = ("cron", "every", "at", "in", "schedule", "now")
