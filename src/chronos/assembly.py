@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from chronos.service.executions import ExecutionService
     from chronos.service.job_state import JobStates
     from chronos.service.jobs import JobService
+    from chronos.service.one_off_runs import OneOffRuns
     from chronos.service.save_jobs import JobSaver
     from chronos.service.serializers import Check
     from chronos.service.why import WhyService
@@ -212,6 +213,7 @@ class Service:
     runs: "ExecutionService"
     backfills: "BackfillService"
     enqueues: "EnqueueService"
+    one_off_runs: "OneOffRuns"
     why: "WhyService"
 
 
@@ -240,6 +242,7 @@ def make_service(
     from chronos.service.executions import ExecutionService  # noqa: PLC0415
     from chronos.service.job_state import JobStates  # noqa: PLC0415
     from chronos.service.jobs import JobService  # noqa: PLC0415
+    from chronos.service.one_off_runs import OneOffRuns  # noqa: PLC0415
     from chronos.service.save_jobs import JobSaver  # noqa: PLC0415
     from chronos.service.why import WhyService  # noqa: PLC0415
 
@@ -255,6 +258,7 @@ def make_service(
         runs=runs,
         backfills=BackfillService(store, clock, jobs, backpressure, new_request=new_request),
         enqueues=EnqueueService(store, clock, jobs, backpressure, new_request=new_request),
+        one_off_runs=OneOffRuns(clock, jobs, saver, runs),
         why=WhyService(store, clock, jobs, runs),
     )
 

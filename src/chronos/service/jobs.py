@@ -47,6 +47,11 @@ class JobService:
         return self._reader.read(data, namespace=namespace)
 
     @property
+    def target_kinds(self) -> tuple[str, ...]:
+        """The kinds of targets that can run."""
+        return tuple(sorted(self._checks))
+
+    @property
     def target_fields(self) -> tuple[str, ...]:
         """The fields of a job or task that can hold a target."""
         return list_target_fields(self._checks)

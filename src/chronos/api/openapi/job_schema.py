@@ -36,6 +36,7 @@ from chronos.core.config import (
 from chronos.core.job import UpstreamCondition
 from chronos.core.schedule.parser import DIALECTS, DST_POLICIES, MAX_EXCLUSIONS, MAX_LENGTH
 from chronos.core.schedule.union import MAX_EXPRESSIONS
+from chronos.service.one_off_runs import SETTINGS as ONE_OFF_FIELDS
 from chronos.service.serializers.job import (
     DEFAULT_TASK_NAME,
     MAX_DESCRIPTION,
@@ -240,6 +241,9 @@ _SETTINGS: Schema = {
     ),
     "placement": _object("Placement", "which nodes may run the job, by their labels"),
 }
+
+#: Settings of a one-off run.
+ONE_OFF_SETTINGS: Schema = {name: schema for name, schema in _SETTINGS.items() if name in ONE_OFF_FIELDS}
 
 # --- the job
 
