@@ -247,6 +247,8 @@ def test_tasks_hooks_and_the_rest() -> None:
     ("fields", "pointer", "says"),
     [
         ({"schedle": "x"}, "/schedle", 'did you mean "schedule"'),
+        ({"every": "5m"}, "/every", 'write "schedule": {"every": "5m"}'),
+        ({"cron": "0 9 * * *"}, "/cron", 'write "schedule": {"cron": "0 9 * * *"}'),
         ({"retry": {"max_attempt": 3}}, "/retry/max_attempt", 'did you mean "max_attempts"'),
         ({"name": "a b"}, "/name", "is not a valid name"),
         ({"name": None}, "/name", "is required"),
