@@ -18,7 +18,15 @@ from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler, Middleware
 
 from chronos.api import REQUEST_INFO, Api, make_api
-from chronos.assembly import collect_target_checks, make_engine, make_node_clock, make_runners, make_service, make_store
+from chronos.assembly import (
+    collect_target_checks,
+    count_abandoned_threads,
+    make_engine,
+    make_node_clock,
+    make_runners,
+    make_service,
+    make_store,
+)
 from chronos.clock import Clock
 from chronos.core.job import JobState
 from chronos.engine.engine import Engine
@@ -150,6 +158,7 @@ class Server:
         await engine.start()
         self._engine = engine
         metrics.set_failing_duties_source(lambda: len(engine.node.duties.failing))
+        metrics.set_abandoned_threads_source(lambda: count_abandoned_threads(runners))
         self._stack.push_async_callback(engine.crash)  # ends the work that a stop has not ended
         await self._serve(api, metrics, sockets)
         metrics.set_leader(self._roles.schedules)
