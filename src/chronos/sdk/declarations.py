@@ -12,6 +12,7 @@ from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
 from chronos.core.lane import PYTHON
 from chronos.errors import Conflict, Invalid, InvalidSchedule
 from chronos.runners.python.function_registry import Function, FunctionRegistry, Isolation, inspect_function
+from chronos.runners.target_kinds import BUILT_IN_KINDS
 from chronos.sdk.job_options import Shape
 from chronos.service.serializers import Check, Draft, InvalidJob, Problem, read_job
 
@@ -272,6 +273,6 @@ def _to_argument_name(problem: Problem) -> str:
     steps = [step for step in problem.pointer.split("/") if step]
     if steps[:1] == ["tasks"]:
         steps = steps[2:] or steps[:1]
-    if len(steps) > 1 and steps[0] in ("schedule", "http", "command", "python", "wait", "retry"):
+    if len(steps) > 1 and steps[0] in ("schedule", *BUILT_IN_KINDS, "retry"):
         steps = steps[1:]
     return ".".join([_ARGUMENTS.get(steps[0], steps[0]), *steps[1:]]) if steps else "job"

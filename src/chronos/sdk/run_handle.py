@@ -1,6 +1,7 @@
 """The handle of one run (an execution): wait for it, cancel it, read its result."""
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -131,16 +132,21 @@ class Run(OnHomeLoop):
         return await session.service.runs.signal(self._execution, name, payload)
 
     @on_home_loop
-    async def areplay(self, *, from_failed: bool = False, reason: str | None = None) -> "Run":
+    async def areplay(
+        self, *, from_failed: bool = False, tasks: Sequence[str] | None = None, reason: str | None = None
+    ) -> "Run":
         """Run the same work again, as a new run.
 
         - ``from_failed``: True leaves out the tasks that succeeded.
+        - ``tasks``: the names of the tasks to run. The others keep their results, or are skipped if they have none.
         - ``reason``: a sentence for the history.
 
-        Returns the new ``Run``. Raises ``Conflict`` when this run is not over.
+        Returns the new ``Run``. Raises ``Conflict`` when this run is not over, and ``Invalid`` for an unknown task.
         """
         session = await self._runtime.session()
-        replayed = await session.service.runs.replay(self._execution, from_failed=from_failed, reason=reason)
+        replayed = await session.service.runs.replay(
+            self._execution, from_failed=from_failed, tasks=tasks, reason=reason
+        )
         return Run(self._runtime, replayed.id, self.job)
 
     @on_home_loop

@@ -16,6 +16,7 @@ from chronos.core.schedule.occurrences import walk
 from chronos.core.schedule_change import resolve_instants
 from chronos.core.task_group import Layout, build_layout
 from chronos.errors import Conflict, NotFound
+from chronos.runners.target_kinds import list_target_fields
 from chronos.service.save_jobs import JobSaver, SavedJob, version_conflict
 from chronos.service.schedule_preview import Preview, preview_schedule, preview_spec
 from chronos.service.serializers import Check, Draft, JobReader, check_targets, id_text, read_id, write_job
@@ -46,6 +47,16 @@ class JobService:
     def read(self, data: Any, *, namespace: str = DEFAULT_NAMESPACE) -> Draft:
         """Read a job from JSON. Raises ``InvalidJob``."""
         return self._reader.read(data, namespace=namespace)
+
+    @property
+    def target_kinds(self) -> tuple[str, ...]:
+        """The kinds of targets that can run."""
+        return tuple(sorted(self._checks))
+
+    @property
+    def target_fields(self) -> tuple[str, ...]:
+        """The fields of a job or task that can hold a target."""
+        return list_target_fields(self._checks)
 
     def effective_settings(self, spec: JobSpec) -> EffectiveSettings:
         """Return the settings of a job with the server's defaults applied."""

@@ -5,7 +5,7 @@ context. Every other parameter is filled from the payload, by name. A function w
 """
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from types import FunctionType, MethodType
@@ -99,6 +99,9 @@ class FunctionRegistry:
     def __init__(self) -> None:
         self._functions: dict[str, Function] = {}
         self.names: frozenset[str] = frozenset()
+
+    def __iter__(self) -> Iterator[Function]:
+        return iter(self._functions.values())
 
     def get(self, name: str) -> Function | None:
         """Return the function with a name, or None."""

@@ -1,6 +1,7 @@
 """The handle of one run on a server."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from chronos.errors import Conflict, NotFound
@@ -69,10 +70,13 @@ class RemoteRun(Run):
         return True
 
     @on_home_loop
-    async def areplay(self, *, from_failed: bool = False, reason: str | None = None) -> "RemoteRun":
+    async def areplay(
+        self, *, from_failed: bool = False, tasks: Sequence[str] | None = None, reason: str | None = None
+    ) -> "RemoteRun":
         """Run the same work again, as a new run. See ``Run.replay``."""
         connection = await self._remote.session()
-        body = {"from_failed": from_failed, "reason": reason}
+        chosen = tasks if tasks is None or isinstance(tasks, str) else list(tasks)
+        body = {"from_failed": from_failed, "tasks": chosen, "reason": reason}
         reply = await connection.post("executions", self.id, "replay", body=body)
         return RemoteRun(self._remote, reply["execution_id"], self.job)
 

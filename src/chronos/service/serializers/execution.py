@@ -14,6 +14,7 @@ from chronos.core.credentials import hide_url_credentials, hide_userinfo
 from chronos.core.execution import Attempt, AttemptStatus, Execution, Span, Status, TaskStatus, due_us
 from chronos.core.execution_detail import NO_DETAIL, Detail
 from chronos.core.execution_report import Report, to_report_body
+from chronos.core.ids import attempt_id, task_run_id
 from chronos.core.reasons import Reason
 from chronos.core.task_group import TaskState
 from chronos.service.serializers.identifiers import id_text
@@ -199,6 +200,7 @@ def _write_tasks(
                     finished_us=task.finished_us,
                     error=task.error,
                     result=task.result,
+                    stopped_by=task.stopped_by,
                 ),
                 by_task.get(task.name, []),
                 execution,
@@ -215,21 +217,31 @@ def _write_task(
     state: TaskState, attempts: list[dict[str, Any]], execution: Execution, nodes: Mapping[int, str]
 ) -> dict[str, Any]:
     if state.status is TaskStatus.RUNNING and len(attempts) < max(1, state.attempts):
-        began_us = state.attempt_us or state.started_us
-        number = max(1, state.attempts)
-        attempts = [
-            *attempts,
-            _write_unrecorded_attempt(number, AttemptStatus.RUNNING, began_us, None, None, execution, nodes),
-        ]
+        running = _write_unrecorded_attempt(
+            execution,
+            nodes,
+            task=state.name,
+            number=max(1, state.attempts),
+            status=AttemptStatus.RUNNING,
+            began_us=state.attempt_us or state.started_us,
+        )
+        attempts = [*attempts, running]
     elif state.status.final and state.started_us is not None and state.attempts > len(attempts):
         status = AttemptStatus.__members__.get(state.status.name, AttemptStatus.FAILED)
-        began_us = state.started_us if state.attempts == 1 else None
         last = _write_unrecorded_attempt(
-            state.attempts, status, began_us, state.finished_us, state.error, execution, nodes
+            execution,
+            nodes,
+            task=state.name,
+            number=state.attempts,
+            status=status,
+            began_us=state.started_us if state.attempts == 1 else None,
+            finished_us=state.finished_us,
+            error=state.error,
         )
         attempts = [*attempts, last]
     task: dict[str, Any] = {
         "name": state.name,
+        "task_run_id": id_text(task_run_id(execution.id, state.name)),
         "status": state.status.name.lower(),
         "started_at": _format_instant(state.started_us),
         "finished_at": _format_instant(state.finished_us),
@@ -256,13 +268,20 @@ def _write_unrecorded_task(
     error = execution.reason.message if execution.reason and report_ is AttemptStatus.FAILED else None
     recorded = {attempt["number"] for attempt in attempts}
     if execution.started_us is not None and report_ is not None and execution.attempt not in recorded:
-        began_us = execution.started_us if execution.attempt == 1 else None
         last = _write_unrecorded_attempt(
-            execution.attempt, report_, began_us, execution.finished_us, error, execution, nodes
+            execution,
+            nodes,
+            task=name,
+            number=execution.attempt,
+            status=report_,
+            began_us=execution.started_us if execution.attempt == 1 else None,
+            finished_us=execution.finished_us,
+            error=error,
         )
         attempts = [*attempts, last]
     task: dict[str, Any] = {
         "name": name,
+        "task_run_id": id_text(task_run_id(execution.id, name)),
         "status": status.name.lower(),
         "started_at": _format_instant(execution.started_us),
         "finished_at": _format_instant(execution.finished_us),
@@ -275,6 +294,7 @@ def _write_unrecorded_task(
 def _write_attempt(attempt: Attempt, nodes: Mapping[int, str]) -> dict[str, Any]:
     fields = {
         "number": attempt.number,
+        "attempt_id": id_text(attempt_id(attempt.execution, attempt.task, attempt.number)),
         "status": attempt.status.name.lower(),
         "started_at": rfc3339(attempt.started_us),
         "finished_at": _format_instant(attempt.finished_us),
@@ -285,16 +305,19 @@ def _write_attempt(attempt: Attempt, nodes: Mapping[int, str]) -> dict[str, Any]
 
 
 def _write_unrecorded_attempt(
+    execution: Execution,
+    nodes: Mapping[int, str],
+    *,
+    task: str,
     number: int,
     status: AttemptStatus,
     began_us: int | None,
-    finished_us: int | None,
-    error: str | None,
-    execution: Execution,
-    nodes: Mapping[int, str],
+    finished_us: int | None = None,
+    error: str | None = None,
 ) -> dict[str, Any]:
     return {
         "number": number,
+        "attempt_id": id_text(attempt_id(execution.id, task, number)),
         "status": status.name.lower(),
         "started_at": _format_instant(began_us),
         "finished_at": _format_instant(finished_us),

@@ -27,6 +27,7 @@ from chronos.core.lane import PYTHON
 from chronos.core.schedule.schedule import Schedule
 from chronos.core.task_group import build_layout
 from chronos.errors import Invalid
+from chronos.runners.target_kinds import list_target_fields
 from chronos.service.serializers.identifiers import find_name_fault, id_text
 from chronos.service.serializers.json_values import extend_pointer, to_plain_json
 from chronos.service.serializers.object_reader import ObjectReader
@@ -38,7 +39,6 @@ from chronos.service.serializers.target import (
     check_target,
     find_target_fields,
     read_target,
-    target_field_names,
 )
 
 MAX_TASKS = 1_000
@@ -406,7 +406,7 @@ def _check_spec(spec: JobSpec, problems: list[Problem]) -> bytes:
 
 def _find_target_pointers(data: dict[str, Any], spec: JobSpec, checks: Mapping[str, Check]) -> dict[str, str]:
     """Return the pointers of the targets in the request, by task or hook."""
-    target_fields = target_field_names(tuple(checks))
+    target_fields = list_target_fields(checks)
     tasks = data.get("tasks")
     written = [(f"/tasks/{index}", task) for index, task in enumerate(tasks)] if tasks else [("", data)]
     located = [(task.name, pointer, fields) for task, (pointer, fields) in zip(spec.tasks, written, strict=True)]
