@@ -56,6 +56,15 @@ class RecoveryStrategy(StrEnum):
     COMPRESSED = "compressed"
 
 
+#: Words of other schedulers that are accepted for a policy.
+OVERLAP_ALIASES = {"forbid": Overlap.SKIP}
+RECOVERY_ALIASES = {
+    "SKIP_MISSED": RecoveryStrategy.SKIP,
+    "RUN_ONCE": RecoveryStrategy.COMPRESSED,
+    "RUN_ALL": RecoveryStrategy.ALL,
+}
+
+
 class UpdatePolicy(StrEnum):
     IMMEDIATE = "immediate"
     GRACEFUL = "graceful"

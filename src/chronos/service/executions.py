@@ -176,8 +176,8 @@ class ExecutionService:
             raise _not_found(execution)
         return view
 
-    async def get_json(self, execution: str | bytes) -> dict[str, Any]:
-        """Return an execution as JSON, with tasks, attempts and report."""
+    async def get_json(self, execution: str | bytes, *, masked: bool = True) -> dict[str, Any]:
+        """Return an execution as JSON, with tasks, attempts and report. See ``write_execution`` for ``masked``."""
         view = await self.get(execution)
         record = view.execution
         job, spec = await self._load_job_and_spec(record)
@@ -187,8 +187,9 @@ class ExecutionService:
             job_name=None if name is None else name.name,
             namespace=None if name is None else name.namespace,
             tasks=() if spec is None else [task.name for task in spec.tasks],
-            nodes=await self._node_names([record.node, *(attempt.node for attempt in view.attempts)]),
+            nodes=await self.node_names([record.node, *(attempt.node for attempt in view.attempts)]),
             report=None if spec is None else self._plain_report(record, spec),
+            masked=masked,
         )
         if job is not None and job.version != record.job_version and not isinstance(job.spec, Unreadable):
             current_tasks = {task.name for task in job.spec.tasks}
@@ -196,14 +197,6 @@ class ExecutionService:
                 if task["name"] not in current_tasks:
                     task["retired"] = True  # the job no longer has this task
         return answer
-
-    async def report(self, execution: Execution) -> Report | None:
-        """Return the report of an execution; None if it is in progress or its job is unknown."""
-        stored = read_detail(execution).report
-        if stored is not None or execution.status is not Status.SUCCEEDED:
-            return stored
-        _, spec = await self._load_job_and_spec(execution)
-        return None if spec is None else self._plain_report(execution, spec)
 
     async def _load_job_and_spec(self, execution: Execution) -> tuple[Job | None, JobSpec | None]:
         """Return the job of an execution, and the spec that it ran; None for what is deleted."""
@@ -240,7 +233,7 @@ class ExecutionService:
         self, items: Sequence[Execution | Span], names: Mapping[bytes, JobName]
     ) -> Sequence[dict[str, Any]]:
         """Write executions as JSON, with job names where known."""
-        nodes = await self._node_names([item.node for item in items if isinstance(item, Execution)])
+        nodes = await self.node_names([item.node for item in items if isinstance(item, Execution)])
         return [
             write_execution(item, job_name=names[item.job].name if item.job in names else None, nodes=nodes)
             for item in items
@@ -249,7 +242,7 @@ class ExecutionService:
     async def latest_json(self, jobs: Sequence[Job]) -> dict[bytes, dict[str, Any]]:
         """Return the newest execution of each job as JSON, including skipped ones. Jobs without any are left out."""
         executions = await self._store.latest([job.id for job in jobs])
-        nodes = await self._node_names([execution.node for execution in executions.values()])
+        nodes = await self.node_names([execution.node for execution in executions.values()])
         return {
             job.id: write_execution(executions[job.id], job_name=job.name, nodes=nodes)
             for job in jobs
@@ -377,7 +370,7 @@ class ExecutionService:
         """Return the name of a deleted job, while a record of it exists."""
         return (await self._store.names_of([job])).get(job)
 
-    async def _node_names(self, numbers: Sequence[int | None]) -> dict[int, str]:
+    async def node_names(self, numbers: Sequence[int | None]) -> dict[int, str]:
         """Return node names by number. They never change, so they are cached."""
         if any(number is not None and number not in self._nodes for number in numbers):
             self._nodes = {node.number: node.name for node in await self._store.nodes()}

@@ -236,7 +236,7 @@ def replay_dry_run_response(planned: PlannedReplay) -> web.Response:
 
 
 def accepted_response(
-    context: RequestContext, execution_request: Triggered, *, replayed: Execution | None = None
+    context: RequestContext, execution_request: Triggered, *, replayed: Execution | None = None, **fields: Any
 ) -> web.Response:
     """Return a requested execution, new or created earlier with the same key. ``replayed`` is the replay's original."""
     context.requested_execution = execution_request.id
@@ -245,6 +245,7 @@ def accepted_response(
         "execution_id": id_,
         "status": execution_request.status.name.lower(),
         "created": execution_request.created,
+        **fields,
     }
     if replayed is not None:
         answer["replay_of"] = id_text(replayed.id)

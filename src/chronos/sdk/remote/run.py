@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from chronos.errors import Conflict, NotFound
 from chronos.sdk.home_loop import on_home_loop
 from chronos.sdk.info import RunInfo
+from chronos.sdk.info_reader import read_run_info
 from chronos.sdk.job_options import Duration
-from chronos.sdk.remote.responses import read_run_info
 from chronos.sdk.run_handle import Run, TypedRun, read_execution_id, to_timeout_s
 from chronos.service.run_requests import to_stored_payload
 from chronos.service.serializers import id_text

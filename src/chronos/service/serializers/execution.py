@@ -52,20 +52,21 @@ def write_execution(
     tasks: Sequence[str] = (),
     nodes: Mapping[int, str] | None = None,
     report: Report | None = None,
+    masked: bool = True,
 ) -> dict[str, Any]:
     """Write an execution. A view also gets its tasks with their attempts, and its report.
 
     ``tasks`` are the task names of the version that ran. ``nodes`` maps node numbers to names. ``report`` is used if
-    the execution stores none.
+    the execution stores none. ``masked=False`` keeps credentials in results, for a program that holds the store.
     """
     match item:
         case Span():
             return write_span(item, job_name=job_name)
         case Execution():
-            return _write_columns(item, read_detail(item), job_name, nodes or {})
+            return _write_columns(item, read_detail(item), job_name, nodes or {}, masked=masked)
         case ExecutionView():
             execution, detail = item.execution, read_detail(item.execution)
-            result = _write_columns(execution, detail, job_name, nodes or {})
+            result = _write_columns(execution, detail, job_name, nodes or {}, masked=masked)
             result["tasks"] = _write_tasks(execution, detail, item.attempts, tasks, nodes or {})
             report_ = detail.report or report
             occurrence = _to_occurrence(execution, detail, job_name, namespace, nodes or {})
@@ -73,7 +74,7 @@ def write_execution(
             result["report"] = None if report_ is None else to_report_body(report_, occurrence, attempts)
             if detail.payload is not None:
                 result["payload"] = detail.payload
-            return hide_credentials(result)
+            return hide_credentials(result) if masked else result
         case _:
             assert_never(item)
 
@@ -140,7 +141,7 @@ def _count_task_attempts(task: TaskState, execution: Execution) -> int:
 
 
 def _write_columns(
-    execution: Execution, detail: Detail, job_name: str | None, nodes: Mapping[int, str]
+    execution: Execution, detail: Detail, job_name: str | None, nodes: Mapping[int, str], *, masked: bool
 ) -> dict[str, Any]:
     late_us = lateness_us(execution)
     duration_us = None
@@ -171,7 +172,7 @@ def _write_columns(
         "replay_of": None if detail.replay_of is None else id_text(bytes.fromhex(detail.replay_of)),
         "asked_because": None if detail.reason is None else hide_userinfo(detail.reason),
         "upstream": [id_text(bytes.fromhex(one)) for one in detail.upstream] or None,
-        "result": hide_url_credentials(detail.result),
+        "result": hide_url_credentials(detail.result) if masked else detail.result,
     }
     if detail.span is not None:
         extra["span"] = to_span_body(detail.span)

@@ -5,6 +5,8 @@ from typing import Any, TypeVar
 from chronos.core.concurrency_key import check_key
 from chronos.core.config import (
     NOTHING_SET,
+    OVERLAP_ALIASES,
+    RECOVERY_ALIASES,
     UNLIMITED,
     Concurrency,
     Definition,
@@ -29,7 +31,6 @@ from chronos.service.serializers.object_reader import ObjectReader
 D = TypeVar("D", bound=Definition)
 
 _MAX_COUNT = 1_000_000
-_OVERLAP_ALIASES = {"forbid": Overlap.SKIP}
 #: Settings that few jobs use: all except retries and the task timeout.
 _RARE = frozenset(
     ("mode", "on_failure", "execution_timeout", "overlap", "delivery", "recovery", "priority", "update", "concurrency")
@@ -48,11 +49,11 @@ def read_settings(reader: ObjectReader) -> Settings:
         return _read_common(reader)
     concurrency = reader.present("concurrency")
     _, limits = reader.take("concurrency") if concurrency else ("", None)
-    overlap = reader.one_of(Overlap, "overlap", aliases=_OVERLAP_ALIASES)
+    overlap = reader.one_of(Overlap, "overlap", aliases=OVERLAP_ALIASES)
     if isinstance(limits, str):
         if overlap is not None:
             reader.fault("concurrency", 'duplicates "overlap"; give only one of them')
-        overlap, limits = reader.choice(Overlap, "concurrency", limits, aliases=_OVERLAP_ALIASES), None
+        overlap, limits = reader.choice(Overlap, "concurrency", limits, aliases=OVERLAP_ALIASES), None
     queue = reader.text("queue", max_bytes=200)
     if queue is not None and (fault := find_name_fault(queue)):
         reader.fault("queue", fault)
@@ -173,13 +174,13 @@ def _read_retry(reader: ObjectReader) -> Retry | None:
 def _read_recovery(reader: ObjectReader) -> Recovery | None:
     name, value = reader.take("recovery")
     if value is None or isinstance(value, str):
-        strategy = None if value is None else reader.choice(RecoveryStrategy, name, value)
+        strategy = None if value is None else reader.choice(RecoveryStrategy, name, value, aliases=RECOVERY_ALIASES)
         return None if strategy is None else Recovery(strategy=strategy)
     inner = reader.to_object(name, value)
     if inner is None:
         return None
     recovery = Recovery(
-        strategy=inner.one_of(RecoveryStrategy, "strategy"),
+        strategy=inner.one_of(RecoveryStrategy, "strategy", aliases=RECOVERY_ALIASES),
         max_count=inner.integer("max_count", low=0, high=_MAX_COUNT),
         max_age_us=inner.duration_us("max_age"),
         after_us=inner.duration_us("after", low_us=0),
