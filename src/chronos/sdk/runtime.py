@@ -9,12 +9,14 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from time import perf_counter
 from typing import Any
 
 from chronos.assembly import (
     Service,
     WebhookOptions,
     collect_target_checks,
+    hide_url_password,
     is_in_memory,
     make_engine,
     make_node_clock,
@@ -26,7 +28,7 @@ from chronos.clock import Clock
 from chronos.core.config import Settings
 from chronos.core.events import Event, ExecutionEnded
 from chronos.core.execution import Status
-from chronos.core.job import Job
+from chronos.core.job import Job, JobState
 from chronos.engine.engine import Engine
 from chronos.engine.node_clock import NodeClock
 from chronos.engine.options import EngineOptions
@@ -155,12 +157,13 @@ class Runtime:
     async def start(self) -> None:
         """Save the declared jobs, delete those no longer declared, and start the engine. No-op while it runs."""
         self.declared.check_has_no_empty_group()
+        began_s = perf_counter()
         session = await self._get_session()
         async with session.starting:
             if session.engine is None:
-                await self._start(session)
+                await self._start(session, began_s)
 
-    async def _start(self, session: RuntimeSession) -> None:
+    async def _start(self, session: RuntimeSession, began_s: float) -> None:
         self.declared.unsaved.update(self.declared.jobs)
         self.saved_jobs = await self._save(session)
         await self._delete_undeclared(session)
@@ -175,6 +178,9 @@ class Runtime:
         )
         await engine.start()
         session.engine = engine
+        new = sum(job.created and job.state is JobState.ACTIVE for job in self.saved_jobs)
+        await engine.survey_jobs(lambda report: log.info("%s", report.describe()), new=new)
+        log.info("started in %d ms", round((perf_counter() - began_s) * 1000))
 
     async def stop(self, grace_s: float | None = None) -> None:
         """Stop the engine and close the store. No-op when nothing is open. Concurrent calls wait for the same stop."""
@@ -236,8 +242,11 @@ class Runtime:
         if self._memory_store is not None:
             store = self._memory_store
         else:
-            store = make_store(self.url)
+            store, began_s = make_store(self.url), perf_counter()
             await store.open()
+            log.info(
+                "store opened: %s, in %d ms", hide_url_password(self.url), round((perf_counter() - began_s) * 1000)
+            )
             if is_in_memory(self.url):
                 self._memory_store = store
         clock = make_node_clock(self.clock)
