@@ -17,7 +17,7 @@ _RECOVERED_STATES = (JobState.ACTIVE, JobState.PAUSED)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartReport:
-    """The jobs that a node found in the store when it started, as numbers. ``found`` is the sum of ``recovered``, ``disabled``, ``done`` and ``broken``."""
+    """How many jobs a node found when it started. ``found`` is the sum of the others but ``unchecked``."""
 
     found: int
     recovered: int  # active or paused, and not broken as far as was checked
