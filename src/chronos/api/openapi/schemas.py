@@ -94,8 +94,8 @@ _NODE_FACTS: dict[str, Any] = {
     "slots": _INTEGER,
     "executions_here": _INTEGER,
     "jobs_held": _INTEGER,
-    "jobs_recovered": _INTEGER,
-    "jobs_failed_to_recover": _INTEGER,
+    "jobs_recovered": _INTEGER | {"description": "active or paused jobs found at the start, without broken ones"},
+    "jobs_failed_to_recover": _INTEGER | {"description": "jobs that this node cannot schedule"},
 }
 _ATTEMPT = _object(
     {
