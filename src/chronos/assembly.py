@@ -168,6 +168,13 @@ def collect_target_checks(runners: "Mapping[str, Runner]") -> "dict[str, Check]"
     return {kind: runner.check for kind, runner in runners.items()}
 
 
+def count_abandoned_threads(runners: "Mapping[str, Runner]") -> int:
+    """Return how many threads of Python functions ignored a stop and still run."""
+    from chronos.runners.python.runner import PythonRunner  # noqa: PLC0415
+
+    return sum(runner.abandoned_threads for runner in runners.values() if isinstance(runner, PythonRunner))
+
+
 def make_node_clock(clock: Clock) -> "NodeClock":
     """Make a clock of this machine that is corrected by the store's clock. Engine and service share one.
 

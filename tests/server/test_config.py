@@ -70,6 +70,7 @@ GOOD: list[tuple[str, Any, str, Any]] = [
     ("defaults.retry.initial_interval", "2s", "2s", 2.0),
     ("defaults.retry.multiplier", 1, "1.0", 1.0),
     ("defaults.retry.max_interval", "1d", "1d", 86_400.0),
+    ("defaults.retry.timeout_multiplier", 2, "2.0", 2.0),
     ("defaults.execution_timeout", "2h", "2h", 7_200.0),
     ("defaults.task_timeout", "1m", "1m", 60.0),
     ("defaults.overlap", "queue", "queue", "queue"),

@@ -352,6 +352,12 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(name="defaults.retry.multiplier", read=number(1), default=2.0, about="the growth of each pause"),
     Setting(name="defaults.retry.max_interval", read=duration, default=3600.0, about="the longest pause"),
     Setting(
+        name="defaults.retry.timeout_multiplier",
+        read=number(1),
+        default=1.0,
+        about="the growth of the task timeout from attempt to attempt",
+    ),
+    Setting(
         name="defaults.execution_timeout",
         read=duration,
         default=3600.0,

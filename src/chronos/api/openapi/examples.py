@@ -126,6 +126,7 @@ EXECUTION_SHOWN: dict[str, Any] = EXECUTION | {
     "tasks": [
         {
             "name": "main",
+            "task_run_id": "5d6cd3a4-1f5e-5b1d-8d9a-54ac4b2b7a21",
             "status": "succeeded",
             "started_at": EXECUTION["started_at"],
             "finished_at": EXECUTION["finished_at"],
@@ -133,6 +134,7 @@ EXECUTION_SHOWN: dict[str, Any] = EXECUTION | {
             "attempts": [
                 {
                     "number": 1,
+                    "attempt_id": "9b1ad2c3-7c0e-8f21-a3d4-0c4f6f5b1e02",
                     "status": "succeeded",
                     "started_at": EXECUTION["started_at"],
                     "finished_at": EXECUTION["finished_at"],

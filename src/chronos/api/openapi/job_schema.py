@@ -128,6 +128,13 @@ _RETRY = closed(
         "jitter": number(
             f"the random part added to a delay, from 0 to 1; {_default_clause('retry', 'jitter')}", 0, 1, 0.1
         ),
+        "timeout_multiplier": number(
+            "the factor by which the task timeout grows from attempt to attempt; "
+            f"{_default_clause('retry', 'timeout_multiplier')}",
+            1,
+            1000,
+            2.0,
+        ),
         "retry_on": texts(
             "names of failures that are retried; empty: those that the target considers retryable",
             100,

@@ -101,6 +101,7 @@ _NODE_FACTS: dict[str, Any] = {
 _ATTEMPT = _object(
     {
         "number": _INTEGER,
+        "attempt_id": _ID,
         "status": _TEXT,
         "started_at": _AT_OR_NULL,
         "finished_at": _AT_OR_NULL,
@@ -111,6 +112,7 @@ _ATTEMPT = _object(
 _TASK = _object(
     {
         "name": _TEXT,
+        "task_run_id": _ID,
         "status": _TEXT,
         "started_at": _AT_OR_NULL,
         "finished_at": _AT_OR_NULL,

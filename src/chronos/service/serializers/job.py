@@ -57,7 +57,7 @@ MASK_BYTES = MASK.encode()
 format_instant = lru_cache(maxsize=4_096)(rfc3339)  # many jobs run at the same time
 
 #: Fields of responses that have no effect when sent back.
-_READ_ONLY_FIELDS = frozenset(
+READ_ONLY_FIELDS = frozenset(
     (
         "id",
         "version",
@@ -123,7 +123,7 @@ def read_job(data: Any, *, checks: Mapping[str, Check], namespace: str = DEFAULT
     reader = ObjectReader(data, "", problems)
     name = _read_name(reader, "name")
     job_namespace = _read_name(reader, "namespace", default=namespace)
-    reader.lacks(_READ_ONLY_FIELDS)
+    reader.lacks(READ_ONLY_FIELDS)
     schedule_input = read_schedule(reader, name)
     tasks = _read_tasks(reader, checks)
     settings = _with_mode(reader, read_settings(reader), tasks)

@@ -39,7 +39,7 @@ _RARE = frozenset(
 FIELDS = _RARE | {"retry", "retry_policy", "max_retries", "task_timeout", "timeout", "timeout_secs"}
 _RARE_OVERRIDES = frozenset(("on_failure", "delivery"))
 _RETRY = frozenset(("retry", "retry_policy", "max_retries"))
-_RARE_IN_RETRY = frozenset(("max_retries", "multiplier", "max_interval", "jitter", "retry_on"))
+_RARE_IN_RETRY = frozenset(("max_retries", "multiplier", "max_interval", "jitter", "timeout_multiplier", "retry_on"))
 _TIMEOUT = frozenset(("task_timeout", "timeout", "timeout_secs"))
 
 
@@ -164,6 +164,7 @@ def _read_retry(reader: ObjectReader) -> Retry | None:
         multiplier=inner.number("multiplier", low=1, high=1000),
         max_us=inner.duration_us("max_interval", low_us=0),
         jitter=inner.number("jitter", low=0, high=1),
+        timeout_multiplier=inner.number("timeout_multiplier", low=1, high=1000),
         retry_on=inner.texts("retry_on", max_items=100) if inner.present("retry_on") else None,
     )
     inner.finish()
@@ -256,6 +257,7 @@ def _write_retry(retry: Retry) -> dict[str, Any]:
         multiplier=retry.multiplier,
         max_interval=_format_duration(retry.max_us),
         jitter=retry.jitter,
+        timeout_multiplier=retry.timeout_multiplier,
         retry_on=None if retry.retry_on is None else list(retry.retry_on),
     )
     if retry.max_attempts is not None:

@@ -337,4 +337,4 @@ def test_lists_have_limits(served: Served) -> None:
 
 
 def test_edit_leaves_out_the_fields_that_the_server_adds() -> None:
-    assert {*READ_ONLY_FIELDS, "diff"} == shapes._READ_ONLY_FIELDS
+    assert {*READ_ONLY_FIELDS, "diff"} == shapes.READ_ONLY_FIELDS

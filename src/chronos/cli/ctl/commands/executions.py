@@ -194,8 +194,9 @@ def replay(client: "ApiClient", output: str, id_: str, **options: Any) -> None:
     """Run the execution ID again, as a new execution that links to it. Prints the new execution's id.
 
     \b
-    Example:
+    Examples:
       chronosctl executions replay ID --from-failed --wait
+      chronosctl executions replay ID --task load --task publish
     """
     request_replay(client, "executions", resolve_id(client, id_), output, **options)
 

@@ -215,12 +215,13 @@ def request_replay(
     output: str,
     *,
     from_failed: bool,
+    tasks: tuple[str, ...],
     payload: Any,
     reason: str | None,
     **options: Any,
 ) -> None:
     """Request a replay with the arguments of ``replay_options``."""
-    body = drop_none(reason=reason, payload=payload, from_failed=from_failed or None)
+    body = drop_none(reason=reason, payload=payload, from_failed=from_failed or None, tasks=tasks or None)
     request_run(client, (noun, id_, "replay"), body, output, **options)
 
 
