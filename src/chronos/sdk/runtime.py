@@ -9,7 +9,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from chronos.assembly import (
     Service,
@@ -17,6 +17,7 @@ from chronos.assembly import (
     collect_target_checks,
     is_in_memory,
     make_engine,
+    make_metrics,
     make_node_clock,
     make_runners,
     make_service,
@@ -26,7 +27,7 @@ from chronos.clock import Clock
 from chronos.core.config import Settings
 from chronos.core.events import Event, ExecutionEnded
 from chronos.core.execution import Status
-from chronos.core.job import Job, Unreadable
+from chronos.core.job import Job, JobState, Unreadable
 from chronos.engine.engine import Engine
 from chronos.engine.node_clock import NodeClock
 from chronos.engine.options import EngineOptions
@@ -34,6 +35,7 @@ from chronos.errors import ChronosError, Invalid, NotFound
 from chronos.runners.contract import Runner
 from chronos.runners.python.function_registry import FunctionRegistry
 from chronos.sdk.declarations import DeclaredJobs, prefix_errors
+from chronos.sdk.event_callbacks import EventCallbacks, EventDelivery
 from chronos.sdk.home_loop import HomeLoop
 from chronos.sdk.info import JobInfo, to_run_info
 from chronos.sdk.info_reader import read_job_info
@@ -43,6 +45,9 @@ from chronos.service.serializers import Check, Draft, read_job, write_job
 from chronos.service.serializers.identifiers import find_name_fault
 from chronos.store.commands import Triggered
 from chronos.store.contract import JobFilter, Store
+
+if TYPE_CHECKING:
+    from chronos.sdk.exported_metrics import ExportedMetrics
 
 log = logging.getLogger("chronos.sdk")
 
@@ -58,6 +63,7 @@ class RuntimeSession:
     clock: NodeClock
     service: Service
     engine: Engine | None = None
+    delivery: EventDelivery | None = None  # of the engine's events to callbacks
     runners: Mapping[str, Runner] = field(default_factory=dict)
     starting: asyncio.Lock = field(default_factory=asyncio.Lock)
     saving: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -135,6 +141,7 @@ class Runtime:
         defaults: Mapping[str, Any],
         http: WebhookOptions,
         timezone: str | None = None,
+        metrics: Any = None,
     ) -> None:
         if url.startswith(("http://", "https://")):
             raise Invalid(f"{url} is the address of a server; use a store, such as sqlite:///app.db")
@@ -158,6 +165,8 @@ class Runtime:
         self._memory_store: Store | None = None  # must outlive the loops that use it
         self._background_tasks: set[asyncio.Task[None]] = set()
         make_store(url)  # raises for a wrong url
+        self.callbacks = EventCallbacks()
+        self._exported_metrics = None if metrics is None else _export_metrics(metrics)
 
     async def session(self) -> RuntimeSession:
         """The open store. All declared jobs are saved."""
@@ -189,8 +198,20 @@ class Runtime:
             runners=session.runners,
             defaults=self._defaults,
         )
+        if self._exported_metrics is not None:
+            await self._observe(session, engine, self._exported_metrics)
         await engine.start()
         session.engine = engine
+        session.delivery = self.callbacks.deliver(engine, session.store, self.namespace)
+
+    async def _observe(self, session: RuntimeSession, engine: Engine, exported: "ExportedMetrics") -> None:
+        """Show the metrics of an engine in the registry of the program."""
+        metrics = make_metrics(session.store, engine, session.runners, clock=session.clock, has_process_metrics=False)
+        jobs = (await session.store.counts()).jobs
+        metrics.count_recovered_jobs(jobs.get(JobState.ACTIVE, 0) + jobs.get(JobState.PAUSED, 0))
+        metrics.set_leader(True)
+        await metrics.refresh()
+        exported.show(metrics)
 
     async def stop(self, grace_s: float | None = None) -> None:
         """Stop the engine and close the store. No-op when nothing is open. Concurrent calls wait for the same stop."""
@@ -235,6 +256,10 @@ class Runtime:
             if session.engine is not None:
                 await session.engine.stop(grace_s)
         finally:
+            if session.delivery is not None:
+                await session.delivery.finish()
+            if self._exported_metrics is not None:
+                self._exported_metrics.stop()
             for runner in session.runners.values():
                 await runner.close()
             if session.store is not self._memory_store:
@@ -316,6 +341,12 @@ class Runtime:
             await self._save(session)
         except ChronosError:  # the next call saves again, and raises
             log.exception("cannot save a job declared while the app runs; the next call retries")
+
+
+def _export_metrics(registry: Any) -> "ExportedMetrics":
+    from chronos.sdk.exported_metrics import ExportedMetrics  # noqa: PLC0415 - its library takes long to import
+
+    return ExportedMetrics(registry)
 
 
 def _read_default_settings(defaults: Mapping[str, Any], checks: Mapping[str, Check]) -> Settings:

@@ -20,8 +20,8 @@ from aiohttp.typedefs import Handler, Middleware
 from chronos.api import REQUEST_INFO, Api, make_api
 from chronos.assembly import (
     collect_target_checks,
-    count_abandoned_threads,
     make_engine,
+    make_metrics,
     make_node_clock,
     make_runners,
     make_service,
@@ -141,7 +141,8 @@ class Server:
             runners=runners,
             defaults=config.defaults(),
         )
-        metrics = self._make_metrics(store, engine)
+        per_job = config["metrics.per_job"]
+        metrics = self._metrics = make_metrics(store, engine, runners, clock=self._clock, per_job=per_job)
         api = make_api(
             service,
             store,
@@ -157,8 +158,6 @@ class Server:
         metrics.count_recovered_jobs(self.recovered)
         await engine.start()
         self._engine = engine
-        metrics.set_failing_duties_source(lambda: len(engine.node.duties.failing))
-        metrics.set_abandoned_threads_source(lambda: count_abandoned_threads(runners))
         self._stack.push_async_callback(engine.crash)  # ends the work that a stop has not ended
         await self._serve(api, metrics, sockets)
         metrics.set_leader(self._roles.schedules)
@@ -195,20 +194,6 @@ class Server:
         self._stack.push_async_callback(store.close)
         self._store = store
         return store
-
-    def _make_metrics(self, store: Store, engine: Engine) -> Metrics:
-        """Return metrics that observe the engine's events and the store's commits."""
-        metrics = Metrics(
-            store,
-            self._clock,
-            name_of=engine.job_name,
-            per_job=self.config["metrics.per_job"],
-            heartbeat_timeout_s=self._options.heartbeat_timeout_s,
-        )
-        engine.on_event(metrics.count_event)
-        store.on_commit(metrics.observe_commit)
-        self._metrics = metrics
-        return metrics
 
     async def _serve(self, api: Api, metrics: Metrics, sockets: list[Any]) -> None:
         middleware = _request_middleware(

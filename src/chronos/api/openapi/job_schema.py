@@ -72,7 +72,9 @@ _OPTIONS: Schema = {
         "the earliest scheduled time, from which intervals count; without an offset, in the zone of the schedule",
         "2027-01-01T00:00:00Z",
     ),
-    "end": text("the latest scheduled time", "2027-12-31T00:00:00Z"),
+    "end": text(
+        "the latest scheduled time, or a duration from `start` or from the save that sets it", "2027-12-31T00:00:00Z"
+    ),
     "jitter": duration("the maximum random delay of a run, to spread the load", "30s"),
     "exclude": texts(
         "excluded times: dates, ranges of dates, cron expressions", MAX_EXCLUSIONS, ["2027-12-25", "* * * * SUN"]
