@@ -3,6 +3,7 @@
 from typing import Any
 
 from chronos.api.auth.permissions import Role
+from chronos.api.openapi.guide_schema import GUIDE_SCHEMAS
 from chronos.api.openapi.job_schema import JOB_FIELDS, JOB_SCHEMAS
 from chronos.api.routing import ref
 from chronos.core.execution import Status
@@ -187,6 +188,7 @@ SCHEMAS: dict[str, Any] = {
     "Anything": {"type": "object", "additionalProperties": True},
     "Name": {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$"},
     **JOB_SCHEMAS,
+    **GUIDE_SCHEMAS,
     "Job": _object(_JOB_REQUIRED | {"last_execution": _LAST}, _JOB_OPTIONAL),
     "Saved": _object(
         {
