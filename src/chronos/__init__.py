@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from chronos.core.schedule.parser import parse_schedule
+    from chronos.core.schedule.registration import register_schedule
     from chronos.core.schedule.schedule import Schedule
     from chronos.errors import ChronosError, Conflict, Invalid, InvalidSchedule, NotFound, Unavailable
     from chronos.runners.python.context import Context
@@ -56,6 +57,7 @@ _MODULE_BY_NAME = {
     "TypedRun": "chronos.sdk.run_handle",
     "Unavailable": "chronos.errors",
     "parse_schedule": "chronos.core.schedule.parser",
+    "register_schedule": "chronos.core.schedule.registration",
 }
 
 __all__ = [
@@ -81,6 +83,7 @@ __all__ = [
     "TypedRun",
     "Unavailable",
     "parse_schedule",
+    "register_schedule",
 ]
 
 

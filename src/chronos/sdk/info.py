@@ -15,6 +15,7 @@ from chronos.errors import ChronosError
 from chronos.runners.python.context import MissedSpan, missed_span
 from chronos.service.serializers import id_text
 from chronos.service.serializers.execution import count_attempts, read_detail
+from chronos.service.serializers.job import describe_note
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +27,7 @@ class JobInfo:
     - ``state``: ``active``, ``paused``, ``disabled`` or ``done``.
     - ``schedule``, ``timezone``: None for a job without a schedule.
     - ``next_run``: when the schedule fires next, or None if it does not.
-    - ``note``: why the job is paused or disabled.
+    - ``note``: why the job is paused or disabled, or why this process leaves it alone.
     """
 
     name: str
@@ -154,7 +155,7 @@ def to_job_info(job: Job) -> JobInfo:
         description=job.spec.description,
         owner=job.spec.owner,
         tags=dict(job.spec.tags),
-        note=job.spec.error if isinstance(job.spec, Unreadable) else job.note,
+        note=job.spec.error if isinstance(job.spec, Unreadable) else describe_note(job),
     )
 
 
