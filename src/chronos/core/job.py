@@ -19,6 +19,7 @@ from chronos.core.schedule.union import split_expressions
 from chronos.errors import Invalid
 
 DEFAULT_NAMESPACE = "default"
+ONE_OFF_TAG = "one-off"  # of a job that has only one-off runs, with the kind of its target
 #: No ``H``, no words, and no custom schedules, which a program may register again.
 _NAME_INDEPENDENT = re.compile(rf"[0-9*,/ -]+|{'|'.join(MACROS)}|@every [0-9a-z.]+", re.ASCII)
 

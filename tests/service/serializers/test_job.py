@@ -107,6 +107,9 @@ def test_a_job_with_a_job_type() -> None:
             Settings(concurrency=Concurrency(limit=2, key="{{ payload.customer }}")),
         ),
         ({"recovery": "all"}, Settings(recovery=Recovery(strategy=RecoveryStrategy.ALL))),
+        ({"recovery": "RUN_ALL"}, Settings(recovery=Recovery(strategy=RecoveryStrategy.ALL))),
+        ({"recovery": "SKIP_MISSED"}, Settings(recovery=Recovery(strategy=RecoveryStrategy.SKIP))),
+        ({"recovery": {"strategy": "RUN_ONCE"}}, Settings(recovery=Recovery(strategy=RecoveryStrategy.COMPRESSED))),
         (
             {"recovery": {"strategy": "bounded", "max_count": 3, "max_age": "2d", "after": "0s"}},
             Settings(

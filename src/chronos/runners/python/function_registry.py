@@ -107,6 +107,10 @@ class FunctionRegistry:
         """Return the function with a name, or None."""
         return self._functions.get(name)
 
+    def name_of(self, call: Callable[..., Any]) -> str | None:
+        """Return the first name under which a function is registered, or None."""
+        return next((name for name, function in self._functions.items() if function.call is call), None)
+
     def register(self, name: str, call: Callable[..., Any], isolation: Isolation | str = Isolation.THREAD) -> Function:
         """Register a function under a name. Registering the same function again changes nothing.
 
