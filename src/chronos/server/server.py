@@ -231,7 +231,8 @@ class Server:
         engine, metrics = self._engine, self._metrics
         reason = self._not_ready_reason()
         broken = 0 if metrics is None else metrics.unschedulable_jobs
-        held = 0 if metrics is None or not self._roles.schedules else max(0, metrics.active_jobs - broken)
+        left_alone = 0 if metrics is None else metrics.left_alone_jobs
+        held = 0 if metrics is None or not self._roles.schedules else max(0, metrics.active_jobs - broken - left_alone)
         return {
             "node": self._options.node_name,
             "number": 0 if engine is None else engine.node.number,

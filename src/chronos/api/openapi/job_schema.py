@@ -289,7 +289,7 @@ _READ_ONLY: dict[str, str] = {
     "last_execution": "the latest execution",
     "created_at": "when the job was created",
     "updated_at": "when the job was last changed",
-    "note": "why the job is paused or disabled",
+    "note": "why the job is paused or disabled, or why this server leaves it alone",
     "paused_at": "when the job was paused",
     "error": "why the definition cannot be read",
     "diff": "how a change affects the upcoming runs",

@@ -19,8 +19,8 @@ from typing import NoReturn
 
 from chronos.core.schedule.cron import ALL_WEEKDAYS, FIRST_YEAR, LAST_NTH, LAST_YEAR, Cron
 from chronos.core.schedule.cron_format import list_set_bits
-from chronos.core.schedule.plugins import custom_names
-from chronos.errors import InvalidSchedule
+from chronos.core.schedule.plugins import custom_names, find_custom_name
+from chronos.errors import InvalidSchedule, UnknownSchedule
 
 MACROS = {
     "@yearly": "0 0 1 1 *",
@@ -201,9 +201,8 @@ def _parse_macro(text: str, *, any_case: bool) -> Cron:
         hint = f'macros are written in lower case: "{text.lower()}"' if text.lower() in MACROS else f"known: {known}"
         if text == "@reboot":
             hint = "give a schedule, or start the command from the service manager"
-        raise InvalidSchedule(
-            text, "is not a known macro", subject=f'"{text}"', position=0, length=len(text), hint=hint
-        )
+        kind = UnknownSchedule if find_custom_name(text) else InvalidSchedule
+        raise kind(text, "is not a known macro", subject=f'"{text}"', position=0, length=len(text), hint=hint)
     return parse_cron(expansion, dialect="standard")
 
 
