@@ -5,7 +5,7 @@ Heavy modules are imported on first use, so that a program loads only the parts 
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -15,13 +15,16 @@ from urllib.parse import urlsplit
 from chronos.clock import Clock
 from chronos.core.config import NOTHING_SET, Settings
 from chronos.errors import Invalid
+from chronos.runners.target_kinds import BUILT_IN_KINDS
 from chronos.store.contract import Store
 
 if TYPE_CHECKING:
     from chronos.core.events import Event
+    from chronos.core.node import Node
     from chronos.engine.engine import Engine
     from chronos.engine.node_clock import NodeClock
     from chronos.engine.options import EngineOptions
+    from chronos.observe.metrics import Metrics
     from chronos.runners.command.options import CommandRules
     from chronos.runners.contract import Runner
     from chronos.runners.python.function_registry import FunctionRegistry
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from chronos.service.executions import ExecutionService
     from chronos.service.job_state import JobStates
     from chronos.service.jobs import JobService
+    from chronos.service.one_off_runs import OneOffRuns
     from chronos.service.save_jobs import JobSaver
     from chronos.service.serializers import Check
     from chronos.service.views import Views
@@ -38,8 +42,8 @@ if TYPE_CHECKING:
 
 RUNNER_ENTRY_POINT_GROUP = "chronos.runners"  # entry points of other packages that add kinds of targets
 _MAX_PYTHON_PROCESSES = 4
+_POSTGRES_SCHEMES = ("postgresql", "postgres")
 _PASSWORD_PARAMETER = re.compile(r"([?&](?:ssl)?password=)[^&#]*", re.IGNORECASE)
-_BUILT_IN_TARGET_KINDS = ("command", "http", "python", "wait")
 
 
 def make_store(url: str) -> Store:
@@ -49,7 +53,7 @@ def make_store(url: str) -> Store:
         from chronos.store.sql.sqlite.store import SqliteStore  # noqa: PLC0415
 
         return SqliteStore(_parse_sqlite_path(url))
-    if scheme in ("postgresql", "postgres"):
+    if scheme in _POSTGRES_SCHEMES:
         from chronos.store.sql.postgres.store import PostgresStore  # noqa: PLC0415
 
         return PostgresStore(url)
@@ -57,6 +61,59 @@ def make_store(url: str) -> Store:
         f'unknown store "{hide_url_password(url)}"; '
         "use sqlite:///path/to/file.db, sqlite:// (in memory) or postgresql://user@host/database"
     )
+
+
+def make_visitor(url: str, find_live_nodes: "Callable[[Sequence[Node]], Sequence[Node]]") -> Store:
+    """Make the store of a URL for a process that is not a node, not yet open. It is neither created nor upgraded.
+
+    A SQLite store can only be read while ``find_live_nodes`` returns any of its nodes.
+    """
+    if is_in_memory(url):
+        raise Invalid("a store in memory belongs to its process; name a store that others can open: sqlite:///FILE")
+    path = parse_sqlite_file(url)
+    if path is not None:
+        from chronos.store.sql.sqlite.visitor import SqliteVisitor  # noqa: PLC0415
+
+        return SqliteVisitor(path, find_live_nodes)
+    if urlsplit(url).scheme not in _POSTGRES_SCHEMES:
+        return make_store(url)
+    from chronos.store.sql.migrations import SchemaUse  # noqa: PLC0415
+    from chronos.store.sql.postgres.store import PostgresStore  # noqa: PLC0415
+
+    return PostgresStore(url, schema_use=SchemaUse.KEEP)
+
+
+def make_copy_target(url: str) -> Store:
+    """Make the store of a URL for a copy, not yet open. It may be an unfinished copy."""
+    if is_in_memory(url):
+        raise Invalid("a copy in memory would be lost; name the target as sqlite:///FILE or postgresql://…")
+    path = parse_sqlite_file(url)
+    from chronos.store.sql.migrations import SchemaUse  # noqa: PLC0415
+
+    if path is not None:
+        from chronos.store.sql.sqlite.store import SqliteStore  # noqa: PLC0415
+
+        return SqliteStore(path, schema_use=SchemaUse.FINISH_COPY)
+    if urlsplit(url).scheme not in _POSTGRES_SCHEMES:
+        return make_store(url)
+    from chronos.store.sql.postgres.store import PostgresStore  # noqa: PLC0415
+
+    return PostgresStore(url, schema_use=SchemaUse.FINISH_COPY)
+
+
+async def copy_rows(
+    source: Store, target: Store, *, source_name: str, progress: Callable[[str, int], None]
+) -> dict[str, int]:
+    """Copy everything of an open store to another, and verify it. Returns the number of rows by table.
+
+    ``source_name`` identifies the source when a copy is resumed. See ``chronos.store.sql.copy``.
+    """
+    from chronos.store.sql.base_store import SqlStore  # noqa: PLC0415
+    from chronos.store.sql.copy.store_copy import StoreCopy  # noqa: PLC0415
+
+    if not isinstance(source, SqlStore) or not isinstance(target, SqlStore):
+        raise Invalid("only SQLite and PostgreSQL stores can be copied; use sqlite:///FILE and postgresql://…")
+    return await StoreCopy(source, target, source_name=source_name).run(progress)
 
 
 def make_test_store() -> Store:
@@ -113,9 +170,7 @@ DEFAULT_HTTP_OPTIONS = WebhookOptions()
 
 def list_target_kinds() -> tuple[str, ...]:
     """Return every kind of target that can run, including kinds from other packages."""
-    return tuple(
-        sorted({*_BUILT_IN_TARGET_KINDS, *(point.name for point in entry_points(group=RUNNER_ENTRY_POINT_GROUP))})
-    )
+    return tuple(sorted({*BUILT_IN_KINDS, *(point.name for point in entry_points(group=RUNNER_ENTRY_POINT_GROUP))}))
 
 
 def make_runners(
@@ -170,6 +225,13 @@ def collect_target_checks(runners: "Mapping[str, Runner]") -> "dict[str, Check]"
     return {kind: runner.check for kind, runner in runners.items()}
 
 
+def count_abandoned_threads(runners: "Mapping[str, Runner]") -> int:
+    """Return how many threads of Python functions ignored a stop and still run."""
+    from chronos.runners.python.runner import PythonRunner  # noqa: PLC0415
+
+    return sum(runner.abandoned_threads for runner in runners.values() if isinstance(runner, PythonRunner))
+
+
 def make_node_clock(clock: Clock) -> "NodeClock":
     """Make a clock of this machine that is corrected by the store's clock. Engine and service share one.
 
@@ -204,6 +266,36 @@ def make_engine(
     return engine
 
 
+def make_metrics(
+    store: Store,
+    engine: "Engine",
+    runners: "Mapping[str, Runner]",
+    *,
+    clock: Clock,
+    per_job: bool = True,
+    has_process_metrics: bool = True,
+) -> "Metrics":
+    """Make the metrics of a node, which observe its events and the commits of its store.
+
+    ``per_job`` adds a label with the name of the job, ``has_process_metrics`` those of the process and of Python.
+    """
+    from chronos.observe.metrics import Metrics  # noqa: PLC0415
+
+    metrics = Metrics(
+        store,
+        clock,
+        name_of=engine.job_name,
+        per_job=per_job,
+        heartbeat_timeout_s=engine.options.heartbeat_timeout_s,
+        has_process_metrics=has_process_metrics,
+    )
+    engine.on_event(metrics.count_event)
+    store.on_commit(metrics.observe_commit)
+    metrics.set_failing_duties_source(lambda: len(engine.node.duties.failing))
+    metrics.set_abandoned_threads_source(lambda: count_abandoned_threads(runners))
+    return metrics
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
     """The use cases that the REST API, the SDK and the declarative API share."""
@@ -215,6 +307,7 @@ class Service:
     runs: "ExecutionService"
     backfills: "BackfillService"
     enqueues: "EnqueueService"
+    one_off_runs: "OneOffRuns"
     why: "WhyService"
     views: "Views"
 
@@ -244,6 +337,7 @@ def make_service(
     from chronos.service.executions import ExecutionService  # noqa: PLC0415
     from chronos.service.job_state import JobStates  # noqa: PLC0415
     from chronos.service.jobs import JobService  # noqa: PLC0415
+    from chronos.service.one_off_runs import OneOffRuns  # noqa: PLC0415
     from chronos.service.save_jobs import JobSaver  # noqa: PLC0415
     from chronos.service.views import make_views  # noqa: PLC0415
     from chronos.service.why import WhyService  # noqa: PLC0415
@@ -261,6 +355,7 @@ def make_service(
         runs=runs,
         backfills=BackfillService(store, clock, jobs, backpressure, new_request=new_request),
         enqueues=EnqueueService(store, clock, jobs, backpressure, new_request=new_request),
+        one_off_runs=OneOffRuns(clock, jobs, saver, runs),
         why=why,
         views=make_views(store, clock, jobs, runs, why),
     )

@@ -37,7 +37,7 @@ from chronos.api.errors import (
 from chronos.api.problems import kind_of, problem_response
 from chronos.api.request import REQUEST_ID, REQUEST_INFO, ApiContext, RequestContext
 from chronos.api.responses import HEADERS, write_within
-from chronos.api.routing import Route, Scope
+from chronos.api.routing import V1, Route, Scope
 
 log = logging.getLogger("chronos.api")
 _CLIENT_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,128}", re.ASCII)
@@ -49,6 +49,10 @@ _SCOPES_WITHOUT_LOOKUP = (Scope.ANYWHERE, Scope.BODY, Scope.EVERYWHERE)
 _X_REQUEST_ID, _HOST, _AUTHORIZATION = istr("X-Request-Id"), istr("Host"), istr("Authorization")
 _SEC_FETCH_SITE, _ORIGIN = istr("Sec-Fetch-Site"), istr("Origin")
 _CONTENT_ENCODING = istr("Content-Encoding")
+_NOTICE = istr("X-Chronos-Notice")
+#: For a client of a server without authentication that sends credentials. They are not refused, because a proxy may
+#: require them and pass them on.
+CREDENTIALS_IGNORED = "credentials are ignored: this server has no authentication (auth.type is none)"
 
 
 # --- around every request
@@ -96,7 +100,7 @@ async def _handle_problems(request: web.Request, handler: Handler, base_path: st
     except ConnectionError:
         raise  # the client is gone
     except web.HTTPException as error:
-        response = _to_problem_response(error, request_id, base_path)
+        response = _to_problem_response(error, request, request_id, base_path)
     except Exception as error:  # unexpected errors are logged and returned as 500
         if kind_of(error).status == 500:
             log.exception("request failed", extra={"request_id": request_id, "path": request.path})
@@ -111,11 +115,15 @@ async def _handle_problems(request: web.Request, handler: Handler, base_path: st
     return response
 
 
-def _to_problem_response(error: web.HTTPException, request_id: str, base_path: str) -> web.StreamResponse:
+def _to_problem_response(
+    error: web.HTTPException, request: web.Request, request_id: str, base_path: str
+) -> web.StreamResponse:
     """Convert an error of aiohttp to a problem."""
     match error:
         case web.HTTPNotFound():
-            no_route = NoRoute(f"no route has this path; see {base_path}/docs for all routes")
+            within_api = request.path.removeprefix(base_path).startswith("/api/")
+            prefix = "" if within_api else f"paths of the API start with {base_path}{V1}; "
+            no_route = NoRoute(f"no route has this path; {prefix}see {base_path}/docs for all routes")
             return problem_response(no_route, request_id, base_path)
         case web.HTTPMethodNotAllowed():
             allowed = ", ".join(sorted(error.allowed_methods))
@@ -187,7 +195,10 @@ async def _serve(context: RequestContext) -> web.StreamResponse:
             context.check_query()
         if context.principal is not ANONYMOUS_ADMIN or route.scope not in _SCOPES_WITHOUT_LOOKUP:
             await authorize(context)
-        return await route.handler(context)
+        response = await route.handler(context)
+        if access.open and _AUTHORIZATION in context.request.headers and not response.prepared:
+            response.headers[_NOTICE] = CREDENTIALS_IGNORED
+        return response
     except Forbidden as error:
         context.record_denial(error)
         raise

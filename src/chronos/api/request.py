@@ -107,6 +107,7 @@ class RequestContext:
     requested_execution: bytes | None = None  # the execution that it created
     is_reading_body: bool = field(default=False)
     has_large_body: bool = field(default=False)
+    translated_body: Any = None  # replaces the body, for an alias that has other names
 
     # --- client and namespace
 
@@ -295,8 +296,8 @@ class RequestContext:
     def idempotency(self) -> str | None:
         """The client's Idempotency-Key."""
         key = self.request.headers.get("Idempotency-Key")
-        if key is not None and (not key or len(key) > MAX_KEY or not key.isascii() or not key.isprintable()):
-            raise Malformed(f"invalid Idempotency-Key; use 1 to {MAX_KEY} printable ASCII characters")
+        if key is not None and (fault := find_key_fault(key)):
+            raise Malformed(f"invalid Idempotency-Key; {fault}")
         return key
 
     def key_for(self, verb: str, subject: bytes) -> str | None:
@@ -308,6 +309,8 @@ class RequestContext:
 
     async def json(self) -> Any:
         """Return the body, or None if it is empty. Raises ``Malformed``, ``TooLarge``, ``WrongType``."""
+        if self.translated_body is not None:
+            return self.translated_body
         limit = self.api.options.request_limit
         if (self.request.content_length or 0) > limit:
             raise _too_large(limit)
@@ -383,6 +386,12 @@ class BodyReader(ObjectReader):
         self.finish()
         if self.problems:
             raise InvalidBody(self.problems)
+
+
+def find_key_fault(key: str) -> str | None:
+    """Return what to change in an idempotency key, or None if it is valid."""
+    is_valid = 0 < len(key) <= MAX_KEY and key.isascii() and key.isprintable()
+    return None if is_valid else f"use 1 to {MAX_KEY} printable ASCII characters"
 
 
 def make_forbidden(

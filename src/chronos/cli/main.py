@@ -54,10 +54,12 @@ OFFLINE = {"schedule": f"{_COMMANDS}.schedule:schedule"}
 #: The commands of ``chronos``.
 SERVER_COMMANDS = {
     "server": "chronos.cli.server:server",
+    "demo": "chronos.cli.demo:demo",
     "config": "chronos.cli.config:config",
     "doctor": "chronos.cli.server:doctor",
     "backup": "chronos.cli.server:backup",
     "restore": "chronos.cli.server:restore",
+    "store": "chronos.cli.store:store",
 }
 ALIASES = {"runs": "executions"}
 _MIN_SIMILARITY = 0.75  # at click's own limit, "secrets" would suggest "users"

@@ -12,13 +12,16 @@ from msgspec import field
 from chronos.core.calendar import from_us
 from chronos.core.config import NOTHING_SET, Definition, Settings
 from chronos.core.credentials import mask_options
+from chronos.core.schedule.cron_parser import MACROS
 from chronos.core.schedule.parser import parse_schedule
 from chronos.core.schedule.schedule import Schedule
 from chronos.core.schedule.union import split_expressions
 from chronos.errors import Invalid, InvalidSchedule
 
 DEFAULT_NAMESPACE = "default"
-_NAME_INDEPENDENT = re.compile(r"[0-9*,/ -]+|@[a-z]+|@every [0-9a-z.]+", re.ASCII)  # no ``H``, no words
+ONE_OFF_TAG = "one-off"  # of a job that has only one-off runs, with the kind of its target
+#: No ``H``, no words, and no custom schedules, which a program may register again.
+_NAME_INDEPENDENT = re.compile(rf"[0-9*,/ -]+|{'|'.join(MACROS)}|@every [0-9a-z.]+", re.ASCII)
 
 
 class JobState(IntEnum):

@@ -4,7 +4,8 @@ Each server has its own registry, so that two servers in one process do not mix.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import TypeVar, assert_never
 
 from prometheus_client import (
@@ -26,6 +27,7 @@ from chronos.core.events import (
     ExecutionEnded,
     ExecutionStarted,
     GapFound,
+    JobLeftAlone,
     JobUnschedulable,
     ProblemReported,
 )
@@ -38,10 +40,12 @@ from chronos.core.shortage import explain_shortage
 from chronos.errors import ChronosError
 from chronos.observe.delay_history import DelayHistory
 from chronos.observe.event_log import JobNameLookup
+from chronos.observe.last_successes import SUCCESSES, LastSuccesses
 from chronos.observe.metric_definitions import UNKNOWN_JOB_LABEL, JobLabels, MetricDefinitions
 from chronos.store.contract import Store
 
 _STORE_READ_TIMEOUT_S = 2.0
+_MAX_DEAD_LETTERS = 100_000  # a count beyond it would take long
 _PAUSE_PER_READ, _MAX_PAUSE_S = 4, 0.5  # pause between two reads: 4 times the last read, to bound the load
 _MAX_UNSCHEDULABLE_JOBS = 10_000
 _MAX_CACHED_SERIES = 20_000
@@ -63,6 +67,7 @@ class Metrics:
         name_of: JobNameLookup,
         per_job: bool = True,
         heartbeat_timeout_s: float = 30.0,
+        has_process_metrics: bool = True,
     ) -> None:
         self._store, self._clock = store, clock
         self.delays = DelayHistory(clock)
@@ -72,14 +77,17 @@ class Metrics:
         self._labels = JobLabels(name_of, per_job=per_job)
         self._attempt_series: dict[tuple[bytes, str, AttemptStatus], tuple[Counter, Histogram]] = {}
         self._end_series: dict[tuple[bytes, Status, ReasonCode], tuple[Counter, Histogram]] = {}
+        self._last_successes = LastSuccesses(name_of) if per_job else None
+        if self._last_successes is not None:
+            self._registry.register(self._last_successes)
         self._unschedulable: set[bytes] = set()
+        self._left_alone: set[bytes] = set()
         self._reads_begun = 0
         self._next_read_s = 0.0  # earliest start of the next read
         self.active_jobs = 0  # as of the last read
         self._reading = asyncio.Lock()
-        ProcessCollector(registry=self._registry)
-        PlatformCollector(registry=self._registry)
-        GCCollector(registry=self._registry)
+        if has_process_metrics:
+            add_process_metrics(self._registry)
 
     # --- counting
 
@@ -98,6 +106,8 @@ class Metrics:
             case ExecutionEnded():
                 ends, execution_s = self._find_end_series(event)
                 ends.inc()
+                if self._last_successes is not None and event.status in SUCCESSES:
+                    self._last_successes.note(event.job, event.at_us)
                 if event.status is not Status.SKIPPED:
                     execution_s.observe(event.duration_us / 1e6)
             case ExecutionAdmitted(status=Status.SKIPPED):
@@ -105,14 +115,21 @@ class Metrics:
                 meters.occurrences.labels(labels.job(event.job), "skipped", reason).inc()
             case GapFound():
                 self._count_gap(event)
-            case JobUnschedulable():
-                if event.job not in self._unschedulable and len(self._unschedulable) < _MAX_UNSCHEDULABLE_JOBS:
-                    self._unschedulable.add(event.job)
-                    meters.recovery_failed.inc()
+            case JobUnschedulable() | JobLeftAlone():
+                self._count_unscheduled_job(event)
             case ProblemReported(duty=duty) if duty:
                 meters.failures.labels(duty).inc()
             case _:
                 pass
+
+    def _count_unscheduled_job(self, event: JobUnschedulable | JobLeftAlone) -> None:
+        """Count a job once that this node does not schedule. One that is left to other programs has not failed."""
+        is_broken = isinstance(event, JobUnschedulable)
+        counted = self._unschedulable if is_broken else self._left_alone
+        if event.job not in counted and len(counted) < _MAX_UNSCHEDULABLE_JOBS:
+            counted.add(event.job)
+            if is_broken:
+                self._meters.recovery_failed.inc()
 
     def observe_commit(self, rows: int, took_s: float) -> None:
         """Record a committed transaction of the store."""
@@ -132,10 +149,19 @@ class Metrics:
         """Set the function that returns the number of failing duties. It is called for every scrape."""
         self._meters.failing.set_function(count)
 
+    def set_abandoned_threads_source(self, count: Callable[[], int]) -> None:
+        """Set the function that returns the number of abandoned threads that still run. See ``ThreadPool``."""
+        self._meters.abandoned_threads.set_function(count)
+
     @property
     def unschedulable_jobs(self) -> int:
         """The number of jobs that this node cannot schedule."""
         return len(self._unschedulable)
+
+    @property
+    def left_alone_jobs(self) -> int:
+        """The number of jobs that this node leaves to programs with their custom schedules."""
+        return len(self._left_alone)
 
     def set_leader(self, is_leader: bool) -> None:
         """Record whether this node admits due jobs."""
@@ -178,6 +204,10 @@ class Metrics:
         """Return all metrics in the text format of Prometheus."""
         return generate_latest(_WithoutCreated(self._registry))
 
+    def collect(self) -> Iterator[Metric]:
+        """Yield all metrics, as a collector does."""
+        return _WithoutCreated(self._registry).collect()
+
     async def refresh(self) -> None:
         """Read the gauges from the store.
 
@@ -201,18 +231,28 @@ class Metrics:
             async with asyncio.timeout(_STORE_READ_TIMEOUT_S):
                 counts = await self._store.counts()
                 nodes = await self._store.nodes()
+                dead_letters = await self._store.count_dead_letters(_MAX_DEAD_LETTERS)
                 unclaimable = await self._count_unclaimable(nodes) if counts.open.get(Status.READY) else 0
         except (ChronosError, TimeoutError):
             meters.store_up.set(0)
             return
+        await self._read_last_successes()
         live_since_us = self._clock.now_us() - self._heartbeat_timeout_us
         meters.store_up.set(1)
         self.active_jobs = counts.jobs.get(JobState.ACTIVE, 0)
-        meters.running.set(counts.open.get(Status.RUNNING, 0))
-        meters.in_queue.set(counts.open.get(Status.READY, 0) + counts.open.get(Status.QUEUED, 0))
+        meters.set_running(counts.open.get(Status.RUNNING, 0))
+        meters.set_in_queue(counts.open.get(Status.READY, 0) + counts.open.get(Status.QUEUED, 0))
+        meters.waiting.set(counts.open.get(Status.WAITING, 0))
+        meters.dead_letters.set(dead_letters)
         meters.unclaimable.set(unclaimable)
-        meters.paused.set(counts.jobs.get(JobState.PAUSED, 0))
+        meters.set_paused(counts.jobs.get(JobState.PAUSED, 0))
         meters.nodes.set(sum(node.stopped_us is None and node.beat_us >= live_since_us for node in nodes))
+
+    async def _read_last_successes(self) -> None:
+        if self._last_successes is not None:
+            with suppress(ChronosError, TimeoutError):  # the next scrape reads on
+                async with asyncio.timeout(_STORE_READ_TIMEOUT_S):
+                    await self._last_successes.read_store(self._store, self._clock.now_us())
 
     async def _count_unclaimable(self, nodes: Sequence[Node]) -> int:
         """Count the ready executions in lanes that no live node can serve."""
@@ -222,6 +262,20 @@ class Metrics:
             lane for lane in ready if lane in lanes and explain_shortage(read_lane(lanes[lane]), nodes) is not None
         }
         return sum(depth.ready for depth in await self._store.depths() if depth.lane in unserved) if unserved else 0
+
+
+def add_process_metrics(registry: CollectorRegistry) -> None:
+    """Add the metrics of the process and of Python to a registry. Those that it has already are left as they are."""
+    for collector in (ProcessCollector, PlatformCollector, GCCollector):
+        with suppress(ValueError):
+            collector(registry=registry)
+
+
+def describe_metrics() -> Iterable[Metric]:
+    """Return the metrics of a node without values."""
+    registry = CollectorRegistry()
+    MetricDefinitions(registry)
+    return list(registry.collect())
 
 
 def _cache_series(cache: dict[K, V], key: K, series: V) -> None:

@@ -126,6 +126,7 @@ class ExecutionFilter:
     job: bytes | None = None
     status: Status | None = None
     troubled: bool = False  # only failed, stale, missed and completed with errors
+    started: bool | None = None  # only open executions: True for those that have started, False for the others
     statuses: tuple[Status, ...] = ()  # any of these
     causes: tuple[Cause, ...] = ()
     node: int | None = None  # the node that ran it last
@@ -142,6 +143,8 @@ class ExecutionFilter:
             chosen &= set(self.statuses)
         if self.status is not None:
             chosen &= {self.status}
+        if self.started is not None:
+            chosen = {status for status in chosen if not status.final}
         return None if len(chosen) == len(Status) else tuple(sorted(chosen))
 
     @property
@@ -389,6 +392,12 @@ class Store(Protocol):
         self, *, namespace: str | None, limit: int, cursor: bytes | None = None
     ) -> Page[DeadLetter]:
         """Return a page of dead letters, newest first. ``namespace`` None means all namespaces."""
+
+    async def count_dead_letters(self, limit: int) -> int:
+        """Return the number of dead letters in all namespaces.
+
+        - Bounded: counts at most ``limit``, and returns ``limit`` if there are more.
+        """
 
     # --- the rest
 

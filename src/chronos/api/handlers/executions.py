@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypeVar
+from dataclasses import replace
+from typing import Any, TypedDict, TypeVar
 
 from aiohttp import web
 
@@ -18,20 +19,20 @@ from chronos.core.credentials import hide_userinfo
 from chronos.core.execution import Cause, Execution, Span, Status
 from chronos.core.ids import ID_BYTES
 from chronos.core.schedule.timezones import get_zone
-from chronos.errors import Conflict, NotFound
+from chronos.errors import Conflict, Invalid, NotFound
+from chronos.service.execution_filter import STATUS_WORDS, ExecutionSelection, select_executions
+from chronos.service.replayed_tasks import PlannedReplay
 from chronos.service.run_requests import to_stored_payload
 from chronos.service.serializers import id_text, read_id
+from chronos.service.serializers.job import MAX_TASKS
 from chronos.service.views.json_shapes import write_neighbours, write_why_step
 from chronos.service.why import WhyStep
 from chronos.store.commands import Triggered
-from chronos.store.contract import ExecutionFilter, JobName, Page
+from chronos.store.contract import JobName, Page
 
 T = TypeVar("T")
 
-TROUBLED = "troubled"
-NOT_RUN = "not_run"
 _INSTANT = {"type": "string", "format": "date-time"}
-_STATUS_ALIASES = {"SUCCESS": "SUCCEEDED", "CANCELLED": "CANCELED"}  # as the guide's paths write it
 _ID_PREFIX = re.compile(r"[0-9a-fA-F-]{1,36}", re.ASCII)
 _MAX_PAGES = 20  # that one request may read to find visible items
 
@@ -39,15 +40,12 @@ route = RouteTable("Executions")
 STATUS = Param(
     name="status",
     description=(
-        "only executions of this status; if repeated, of any of them; `troubled` selects all that failed, were missed, "
-        "completed with errors or are stale; `not_run` selects skipped and missed ones; `cancelled` is accepted for "
-        "`canceled`"
+        "only executions of this status; if repeated, of any. `troubled` selects those that failed, were missed, "
+        "are stale or completed with errors; `pending` those that have not started; `in_progress` those that have "
+        "started and are not over, also while they wait; `timed_out` those that failed because of a timeout; `not_run` "
+        "those that were skipped or missed. `success` is accepted for `succeeded`, and `cancelled` for `canceled`"
     ),
-    schema={
-        "type": "array",
-        "items": {"type": "string", "enum": [*(status.name.lower() for status in Status), TROUBLED, NOT_RUN]},
-        "maxItems": 20,
-    },
+    schema={"type": "array", "items": {"type": "string", "enum": list(STATUS_WORDS)}, "maxItems": 20},
 )
 RUN_FILTERS = (
     STATUS,
@@ -79,6 +77,11 @@ REPLAY_BODY = Body.of_fields(
     {
         "reason": _REASON,
         "from_failed": {"type": ["boolean", "null"], "description": "skip the tasks that succeeded"},
+        "tasks": {
+            "type": ["array", "null"],
+            "items": {"type": "string"},
+            "description": "run only these tasks; the others keep their results, or are skipped if they have none",
+        },
         "payload": {"description": "replaces the payload of the original"},
     },
     example={"reason": "the target is back", "from_failed": True},
@@ -228,17 +231,12 @@ async def cancel(context: RequestContext) -> web.StreamResponse:
 )
 async def replay(context: RequestContext) -> web.StreamResponse:
     """Run an execution again, as a new one that is linked to it."""
-    first = context.view.execution
-    reason, from_failed, payload = await read_replay_body(context)
+    first, runs = context.view.execution, context.api.service.runs
+    options = await read_replay_body(context)
     if context.dry_run:
-        return replay_dry_run_response(first)
-    execution_request = await context.api.service.runs.replay(
-        first.id,
-        reason=reason,
-        from_failed=from_failed,
-        payload=payload,
-        idempotency=context.key_for("replay", first.id),
-        actor=context.actor,
+        return replay_dry_run_response(await runs.plan_replay(first.id, **options))
+    execution_request = await runs.replay(
+        first.id, **options, idempotency=context.key_for("replay", first.id), actor=context.actor
     )
     return accepted_response(context, execution_request, replayed=first)
 
@@ -246,25 +244,35 @@ async def replay(context: RequestContext) -> web.StreamResponse:
 # --- shared with other handlers
 
 
-async def read_replay_body(context: RequestContext) -> tuple[str | None, bool, Any]:
-    """Read the body of a replay: reason, from_failed, payload."""
+class ReplayOptions(TypedDict):
+    """The arguments of a replay."""
+
+    reason: str | None
+    from_failed: bool
+    tasks: tuple[str, ...] | None
+    payload: Any
+
+
+async def read_replay_body(context: RequestContext) -> ReplayOptions:
+    """Read the body of a replay."""
     body = await context.read_object()
-    reason = body.text("reason", max_bytes=4_000)
-    from_failed = body.boolean("from_failed") or False
-    payload = body.payload()
+    options = ReplayOptions(
+        reason=body.text("reason", max_bytes=4_000),
+        from_failed=body.boolean("from_failed") or False,
+        tasks=body.texts("tasks", max_items=MAX_TASKS) if body.present("tasks") else None,
+        payload=body.payload(),
+    )
     body.raise_problems()
-    return reason, from_failed, payload
+    return options
 
 
-def replay_dry_run_response(first: Execution) -> web.Response:
+def replay_dry_run_response(planned: PlannedReplay) -> web.Response:
     """Return the response to a dry run of a replay."""
-    if not first.status.final:
-        raise Conflict(f"the execution is still {first.status.name.lower()}; wait until it finishes, or cancel it")
-    return json_response({"dry_run": True, "replay_of": id_text(first.id)})
+    return json_response({"dry_run": True, "replay_of": id_text(planned.original.id)})
 
 
 def accepted_response(
-    context: RequestContext, execution_request: Triggered, *, replayed: Execution | None = None
+    context: RequestContext, execution_request: Triggered, *, replayed: Execution | None = None, **fields: Any
 ) -> web.Response:
     """Return a requested execution, new or created earlier with the same key. ``replayed`` is the replay's original."""
     context.requested_execution = execution_request.id
@@ -273,6 +281,7 @@ def accepted_response(
         "execution_id": id_,
         "status": execution_request.status.name.lower(),
         "created": execution_request.created,
+        **fields,
     }
     if replayed is not None:
         answer["replay_of"] = id_text(replayed.id)
@@ -280,42 +289,31 @@ def accepted_response(
     return json_response(answer, status=202, headers={"Location": where})
 
 
-async def read_filter(context: RequestContext, job: bytes | None) -> ExecutionFilter:
+async def read_filter(context: RequestContext, job: bytes | None) -> ExecutionSelection:
     """Read the filter of a list of executions."""
-    statuses: set[Status] = set()
-    for text in _read_words(context, "status"):
-        statuses |= _read_statuses(text)
+    try:
+        selection = select_executions(_read_words(context, "status"), job)
+    except Invalid as error:
+        raise Malformed(str(error)) from None
     causes = []
     for text in _read_words(context, "trigger"):
         if text.upper() not in Cause.__members__:
             allowed = ", ".join(cause.name.lower() for cause in Cause)
             raise Malformed(f'invalid trigger "{text[:64]}"; use one of {allowed}')
         causes.append(Cause[text.upper()])
-    return ExecutionFilter(
-        job=job,
-        statuses=tuple(sorted(statuses)),
+    where = replace(
+        selection.where,
         causes=tuple(causes),
         node=await _read_node(context),
         from_us=context.instant_us("from"),
         to_us=context.instant_us("to"),
     )
+    return replace(selection, where=where)
 
 
 def _read_words(context: RequestContext, name: str) -> list[str]:
     """Return the values of a parameter, which may be repeated or separated by commas."""
     return [word for text in context.texts(name) for word in text.split(",")]
-
-
-def _read_statuses(text: str) -> set[Status]:
-    if text == TROUBLED:
-        return {status for status in Status if status >= Status.COMPLETED_WITH_ERRORS}
-    if text == NOT_RUN:
-        return {Status.SKIPPED, Status.MISSED}
-    try:
-        return {Status[_STATUS_ALIASES.get(text.upper(), text.upper())]}
-    except KeyError:
-        allowed = ", ".join((*(status.name.lower() for status in Status), TROUBLED, NOT_RUN))
-        raise Malformed(f'invalid status "{text[:64]}"; use one of {allowed}') from None
 
 
 async def _read_node(context: RequestContext) -> int | None:
@@ -348,12 +346,13 @@ def why_response(steps: Sequence[WhyStep], *, detail: bool) -> web.Response:
 
 
 async def list_response(
-    context: RequestContext, where: ExecutionFilter, *, check: bool, id_prefix: str = ""
+    context: RequestContext, selection: ExecutionSelection, *, check: bool, id_prefix: str = ""
 ) -> web.Response:
     """Return a page of executions. With ``check``, those in namespaces that the caller may not see are left out."""
     runs, store = context.api.service.runs, context.api.store
     cursor = read_id_cursor(context.text("cursor")) or _cursor_before(id_prefix)
-    if not check or context.sees_everything:
+    where, sees_all = selection.where, not check or context.sees_everything
+    if sees_all and selection.keep is None:
         page = await runs.list_json(where, limit=context.limit, cursor=cursor)
         return _write_page(page.items, page.cursor, id_prefix, complete=page.complete)
     jobs: dict[bytes, JobName] = {}
@@ -364,7 +363,9 @@ async def list_response(
         return page
 
     def keep(item: Execution | Span) -> bool:
-        return item.job in jobs and context.is_visible(jobs[item.job].namespace)
+        if selection.keep is not None and not selection.keep(item):
+            return False
+        return sees_all or (item.job in jobs and context.is_visible(jobs[item.job].namespace))
 
     kept = await collect_visible_page(read, keep, limit=context.limit, cursor=cursor)
     return _write_page(await runs.write_items(kept.items, jobs), kept.cursor, id_prefix, complete=kept.complete)

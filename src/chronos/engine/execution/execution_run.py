@@ -16,16 +16,17 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from chronos.core.config import EffectiveSettings
 from chronos.core.execution import TaskStatus
 from chronos.core.execution_detail import NO_DETAIL, RecordedTask, read_detail
-from chronos.core.ids import attempt_id
 from chronos.core.job import Target
 from chronos.core.outcome import Outcome, Succeeded
 from chronos.core.reasons import ReasonCode
+from chronos.core.retry_policy import attempt_timeout_us, timeout_factor
 from chronos.core.settle import Start, Step, apply_outcome, begin, stop, wake_tasks
 from chronos.core.task_group import TaskGroup
 from chronos.engine.execution.attempt import AttemptRun, run_attempt
-from chronos.engine.execution.call_builder import FORCE_AT_SHUTDOWN_S, build_attempt_call
+from chronos.engine.execution.call_builder import FORCE_AT_SHUTDOWN_S, build_attempt_call, build_on_start_call
 from chronos.engine.execution.recorder import EXPIRED_END, ExecutionRecorder
 from chronos.engine.job_catalog import CatalogEntry
 from chronos.engine.node_clock import JUMP_US, ClockDrift
@@ -113,7 +114,7 @@ class ExecutionRun:
             await self._run_on_start(entry.spec.on_start)
         now_us = self._context.clock.now_us()
         if self._group is None:
-            return begin(entry.layout, now_us, carried=detail.carried or {})
+            return begin(entry.layout, now_us, carried=detail.carried, chosen=detail.chosen)
         return self._wake(self._group, now_us)
 
     def _has_expired(self) -> bool:
@@ -134,8 +135,11 @@ class ExecutionRun:
 
     async def _run_on_start(self, target: Target) -> None:
         """Run ``on_start`` before the first task. The execution continues whatever the outcome."""
-        call = self._build_call(ON_START, 1, target)
-        outcome = await run_attempt(self._context, call, target.kind, self._timeout_us(ON_START))
+        call = self._calls[ON_START] = build_on_start_call(
+            self._context, self.claimed, self.entry, self._detail, target, task=ON_START
+        )
+        self._starts += 1
+        outcome = await run_attempt(self._context, call, target.kind, self.entry.effective.task_timeout_us)
         self._recorder.record(call, outcome)
         self._detail = replace(self._detail, greeted=True)
         del self._calls[ON_START]
@@ -224,21 +228,28 @@ class ExecutionRun:
         """Record an ended attempt. Returns None if the execution has been settled with it."""
         if call.memory:
             self._detail = replace(self._detail, memory={**self._detail.memory, call.task: tuple(call.memory)})
-        step = self._decide_after(call, outcome)
+        now_us = self._context.clock.now_us()
+        step = self._decide_after(call, outcome, now_us)
         if call.statements and isinstance(outcome, Succeeded):
             failure = await self._recorder.commit(call, outcome, self._detail, step)
             if failure is None:
                 return None if step.end is not None else step
-            outcome, step = failure, self._decide_after(call, failure)
-        self._recorder.record(call, outcome)
+            now_us = self._context.clock.now_us()
+            outcome, step = failure, self._decide_after(call, failure, now_us)
+        task = step.group.tasks[self.entry.layout.index_of(call.task)]
+        self._recorder.record(call, outcome, backoff_us=task.backoff_us(call.number, now_us))
         return step
 
-    def _decide_after(self, call: AttemptCall, outcome: Outcome) -> Step:
+    def _decide_after(self, call: AttemptCall, outcome: Outcome, now_us: int) -> Step:
         assert self._group is not None
-        attempt_uuid = attempt_id(call.execution, call.task, call.number)
-        now_us = self._context.clock.now_us()
         return apply_outcome(
-            self.entry.layout, self._group, call.task, outcome, now_us, attempt_uuid, closing=self._context.closing
+            self.entry.layout,
+            self._group,
+            call.task,
+            outcome,
+            now_us,
+            call.attempt_id,
+            closing=self._context.closing,
         )
 
     def _wake_up(self) -> None:
@@ -257,7 +268,7 @@ class ExecutionRun:
     def _start_attempt(self, start: Start) -> None:
         target = self.entry.target(start.task)
         call = self._build_call(start.task, start.number, target)
-        timeout_us = self._timeout_us(start.task)
+        timeout_us = self._timeout_us(start.task, start.number)
         attempt = AttemptRun(self._context, call, target.kind, timeout_us, lambda _: self._wake_up())
         self._attempts[start.task] = attempt
         attempt.start()
@@ -271,16 +282,18 @@ class ExecutionRun:
             target,
             task=task,
             number=number,
-            timeout_us=self._timeout_us(task),
+            timeout_us=self._timeout_us(task, number),
             starts=self._starts,
         )
+        call.timeout_factor = timeout_factor(self._effective(task), number)
         self._starts += 1
         return call
 
-    def _timeout_us(self, task: str) -> int:
-        if task == ON_START:
-            return self.entry.effective.task_timeout_us
-        return self.entry.layout.tasks[self.entry.layout.index_of(task)].effective.task_timeout_us
+    def _timeout_us(self, task: str, number: int) -> int:
+        return attempt_timeout_us(self._effective(task), number)
+
+    def _effective(self, task: str) -> EffectiveSettings:
+        return self.entry.layout.tasks[self.entry.layout.index_of(task)].effective
 
 
 def _record_signal_payload(pending: RecordedTask, payload: object) -> RecordedTask:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from chronos.core.execution import AttemptStatus, Execution, Status, TaskStatus
 from chronos.core.execution_detail import Detail, write_detail
+from chronos.core.execution_report import BACKOFF_FIELD
 from chronos.core.outcome import Lost
 from chronos.core.reasons import Reason, ReasonCode
 from chronos.core.settle import End, begin, end_running_tasks, wake_tasks
@@ -20,6 +21,7 @@ from chronos.engine.job_catalog import CatalogEntry
 from chronos.store.commands import EndedAttempt, FollowUp, ReapRow
 
 _LOST_OUTCOME = Lost()
+_RETRIED_AT_ONCE = msgspec.json.encode({BACKOFF_FIELD: 0.0}).decode()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,9 +60,17 @@ class TakeoverVerdict:
 
 
 def decide_takeover(
-    entry: CatalogEntry | None, execution: Execution, now_us: int, *, end: End | None = None
+    entry: CatalogEntry | None,
+    execution: Execution,
+    now_us: int,
+    *,
+    end: End | None = None,
+    worked_until_us: int | None = None,
 ) -> TakeoverVerdict:
-    """Decide on an execution that no node works on. ``end`` overrides the job's policy."""
+    """Decide on an execution that no node works on.
+
+    ``end`` overrides the job's policy. ``worked_until_us``: when its node was last seen; time after it is not work.
+    """
     detail = _read_execution_detail(execution)
     if entry is None or detail is None:  # its version is deleted or unreadable
         stale = End(status=Status.STALE, reason=Reason.of(ReasonCode.WORKER_LOST))
@@ -70,6 +80,8 @@ def decide_takeover(
             text = write_detail(replace(detail, group=detail.group.close(final.reason.code, now_us)))
         return TakeoverVerdict(end=final, attempt=execution.attempt, lost=(), detail=text)
     group = _rebuild_task_group(entry, detail, execution, now_us)
+    step = end_running_tasks(entry.layout, group, _LOST_OUTCOME, now_us, worked_until_us=worked_until_us)
+    verdict = end or step.end
     attempts = tuple(
         EndedAttempt(
             execution.id,
@@ -80,12 +92,11 @@ def decide_takeover(
             max(now_us, task.attempt_us or 0),
             execution.node,
             _LOST_OUTCOME.error,
+            _RETRIED_AT_ONCE if verdict is None and after.status is TaskStatus.RETRYING else None,
         )
-        for task in group.tasks
+        for task, after in zip(group.tasks, step.group.tasks, strict=True)
         if task.status is TaskStatus.RUNNING
     )
-    step = end_running_tasks(entry.layout, group, _LOST_OUTCOME, now_us)
-    verdict = end or step.end
     if verdict is None:
         text = write_detail(replace(detail, group=step.group))
         attempt = max(task.attempts + (task.status is TaskStatus.RETRYING) for task in step.group.tasks)
@@ -112,7 +123,7 @@ def _rebuild_task_group(entry: CatalogEntry, detail: Detail, execution: Executio
     """Return the state of the tasks: as last recorded, plus the tasks that started with the claim."""
     started_us = execution.started_us if execution.started_us is not None else now_us
     if detail.group is None:
-        return begin(entry.layout, started_us, carried=detail.carried or {}).group
+        return begin(entry.layout, started_us, carried=detail.carried, chosen=detail.chosen).group
     if any(task.status is TaskStatus.RUNNING for task in detail.group.tasks):
         return detail.group
     return wake_tasks(entry.layout, detail.group, now_us, detail.signals).group

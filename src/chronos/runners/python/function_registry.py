@@ -5,7 +5,7 @@ context. Every other parameter is filled from the payload, by name. A function w
 """
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from types import FunctionType, MethodType
@@ -14,6 +14,7 @@ from typing import Any
 from msgspec import Struct
 
 from chronos.errors import Conflict, Invalid
+from chronos.runners.contract import HookInput
 from chronos.runners.python.context import Context
 from chronos.runners.python.typed_values import Converter, find_converter
 
@@ -51,13 +52,18 @@ class Function:
     result_converter: Converter | None
     converters: Mapping[str, Converter]  # of parameters whose annotation is not plain JSON
 
-    def arguments(self, payload: Any) -> dict[str, Any]:
+    def arguments(self, payload: Any, hook: HookInput | None = None) -> dict[str, Any]:
         """Return the arguments for a payload, as a new dict.
 
+        A hook need not take all of its input, and may take everything as one parameter: see ``HookInput``.
         Raises ``Invalid``, naming what is missing or unexpected.
         """
         if not self.parameters and not self.accepts_any_name:
             return {}
+        if hook is not None:
+            values = {**payload, hook.value: payload}
+            names_taken = self.parameters | payload.keys() if self.accepts_any_name else self.parameters
+            payload = {name: values[name] for name in values.keys() & names_taken}
         if payload is None:
             payload = {}
         if type(payload) is not dict and not isinstance(payload, Mapping):  # the first test is much faster
@@ -100,9 +106,16 @@ class FunctionRegistry:
         self._functions: dict[str, Function] = {}
         self.names: frozenset[str] = frozenset()
 
+    def __iter__(self) -> Iterator[Function]:
+        return iter(self._functions.values())
+
     def get(self, name: str) -> Function | None:
         """Return the function with a name, or None."""
         return self._functions.get(name)
+
+    def name_of(self, call: Callable[..., Any]) -> str | None:
+        """Return the first name under which a function is registered, or None."""
+        return next((name for name, function in self._functions.items() if function.call is call), None)
 
     def register(self, name: str, call: Callable[..., Any], isolation: Isolation | str = Isolation.THREAD) -> Function:
         """Register a function under a name. Registering the same function again changes nothing.

@@ -38,6 +38,11 @@ class PythonRunner:
         return self._threads.abandoned + self._abandoned_tasks_total
 
     @property
+    def abandoned_threads(self) -> int:
+        """How many threads of abandoned functions still run."""
+        return self._threads.abandoned_running
+
+    @property
     def abandoned_running(self) -> int:
         """How many of the abandoned functions still run."""
         return self._threads.abandoned_running + len(self._abandoned_tasks)
@@ -69,7 +74,7 @@ class PythonRunner:
         arguments: dict[str, Any] = {}
         if not function.ignores_input:
             try:
-                arguments = function.arguments(call.payload)
+                arguments = function.arguments(call.payload, call.hook)
             except Invalid as error:
                 return Failed(error=str(error), kinds=(BAD_PAYLOAD,), worth_retrying=False)
             if function.ctx_parameter is not None:

@@ -25,8 +25,10 @@ from chronos.core.job import (
 )
 from chronos.core.lane import PYTHON
 from chronos.core.schedule.schedule import Schedule
+from chronos.core.schedule_change import find_missing_schedule
 from chronos.core.task_group import build_layout
 from chronos.errors import Invalid
+from chronos.runners.target_kinds import list_target_fields
 from chronos.service.serializers.identifiers import find_name_fault, id_text
 from chronos.service.serializers.json_values import extend_pointer, to_plain_json
 from chronos.service.serializers.object_reader import ObjectReader
@@ -38,7 +40,6 @@ from chronos.service.serializers.target import (
     check_target,
     find_target_fields,
     read_target,
-    target_field_names,
 )
 
 MAX_TASKS = 1_000
@@ -57,7 +58,7 @@ MASK_BYTES = MASK.encode()
 format_instant = lru_cache(maxsize=4_096)(rfc3339)  # many jobs run at the same time
 
 #: Fields of responses that have no effect when sent back.
-_READ_ONLY_FIELDS = frozenset(
+READ_ONLY_FIELDS = frozenset(
     (
         "id",
         "version",
@@ -112,6 +113,7 @@ class Draft(Struct, frozen=True, kw_only=True, eq=False, gc=False):
     runs_on_every_change: bool = False  # schedule "now": runs once, each time a save changes it
     manual: bool = False  # schedule "manual": runs only when triggered
     schedule_pointer: str = "/schedule"  # of the schedule in the request
+    end_after_us: int | None = None  # the end of the schedule as a duration: from its start, or from when it is saved
     target_pointers: dict[str, str] | None = None  # of the targets in the request; None: nothing is masked
 
     def __eq__(self, other: object) -> bool:
@@ -120,7 +122,8 @@ class Draft(Struct, frozen=True, kw_only=True, eq=False, gc=False):
     __hash__ = None  # type: ignore[assignment]  # a spec has none
 
     def _identity(self) -> tuple[object, ...]:
-        return self.name, self.namespace, self.spec, self.state, self.runs_on_creation, self.runs_on_every_change
+        runs = self.runs_on_creation, self.runs_on_every_change
+        return self.name, self.namespace, self.spec, self.state, *runs, self.end_after_us
 
     @property
     def schedule(self) -> Schedule | None:
@@ -145,7 +148,7 @@ def read_job(data: Any, *, checks: Mapping[str, Check], namespace: str = DEFAULT
     reader = ObjectReader(data, "", problems)
     name = _read_name(reader, "name")
     job_namespace = _read_name(reader, "namespace", default=namespace)
-    reader.lacks(_READ_ONLY_FIELDS)
+    reader.lacks(READ_ONLY_FIELDS)
     schedule_input = read_schedule(reader, name)
     tasks = _read_tasks(reader, checks)
     settings = _with_mode(reader, read_settings(reader), tasks)
@@ -188,6 +191,7 @@ def read_job(data: Any, *, checks: Mapping[str, Check], namespace: str = DEFAULT
         runs_on_every_change=schedule_input.now,
         manual=schedule_input.manual,
         schedule_pointer=schedule_input.pointer,
+        end_after_us=schedule_input.end_after_us,
         target_pointers=_find_target_pointers(data, spec, checks) if MASK_BYTES in encoded else None,
     )
 
@@ -210,11 +214,18 @@ def write_job(job: Job, *, last_execution: Mapping[str, Any] | None = None) -> d
     }
     if is_done_after_one_run(job):
         answer.pop("schedule")  # sent back, "manual" would reactivate the job and "now" would run it again
-    if job.note:
-        answer["note"] = job.note
+    if note := describe_note(job):
+        answer["note"] = note
     if job.paused_us is not None:
         answer["paused_at"] = rfc3339(job.paused_us)
     return answer
+
+
+def describe_note(job: Job) -> str:
+    """Return why a job is paused or disabled, or why this process leaves an active one alone; empty if neither."""
+    if job.note or job.state is not JobState.ACTIVE:
+        return job.note
+    return find_missing_schedule(job.spec, job.name) or ""
 
 
 def is_done_after_one_run(job: Job) -> bool:
@@ -425,7 +436,7 @@ def _check_spec(spec: JobSpec, problems: list[Problem]) -> bytes:
 
 def _find_target_pointers(data: dict[str, Any], spec: JobSpec, checks: Mapping[str, Check]) -> dict[str, str]:
     """Return the pointers of the targets in the request, by task or hook."""
-    target_fields = target_field_names(tuple(checks))
+    target_fields = list_target_fields(checks)
     tasks = data.get("tasks")
     written = [(f"/tasks/{index}", task) for index, task in enumerate(tasks)] if tasks else [("", data)]
     located = [(task.name, pointer, fields) for task, (pointer, fields) in zip(spec.tasks, written, strict=True)]

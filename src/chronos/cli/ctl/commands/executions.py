@@ -30,6 +30,7 @@ from chronos.cli.ctl.tables import (
     print_value,
 )
 from chronos.cli.ctl.watch import show_list, wait_and_print
+from chronos.cli.lazy_commands import LazyCommands
 from chronos.cli.output import emit
 
 if TYPE_CHECKING:
@@ -48,10 +49,17 @@ STATUSES = (
     "missed",
     "stale",
     "troubled",
+    "pending",
+    "in_progress",
+    "timed_out",
+    "success",
 )
 
 
-@click.group(short_help="Runs of jobs: list, watch, cancel, replay, explain.")
+@click.group(
+    commands=LazyCommands({"create": "chronos.cli.ctl.commands.executions_create:create"}),
+    short_help="Runs of jobs: list, watch, cancel, replay, explain.",
+)
 def executions() -> None:
     """Show and control the runs of jobs. "chronosctl runs" is the same.
 
@@ -59,13 +67,18 @@ def executions() -> None:
     Examples:
       chronosctl executions list hello
       chronosctl runs list --status troubled
+      chronosctl runs create --wait -- echo hi
     """
 
 
 @executions.command("list", short_help="List executions, newest first.")
 @click.argument("job_argument", metavar="[JOB]", required=False, shell_complete=complete_job)
 @click.option("--job", metavar="NAME", shell_complete=complete_job, help="Only runs of this job; the same as JOB.")
-@click.option("--status", type=click.Choice(STATUSES), help="Only runs with this status; troubled means any problem.")
+@click.option(
+    "--status",
+    type=click.Choice(STATUSES),
+    help="Only runs with this status; troubled means any problem, pending not started, in_progress started, not over.",
+)
 @limit_option(20)
 @all_option
 @watch_options
@@ -189,8 +202,9 @@ def replay(client: "ApiClient", output: str, id_: str, **options: Any) -> None:
     """Run the execution ID again, as a new execution that links to it. Prints the new execution's id.
 
     \b
-    Example:
+    Examples:
       chronosctl executions replay ID --from-failed --wait
+      chronosctl executions replay ID --task load --task publish
     """
     request_replay(client, "executions", resolve_id(client, id_), output, **options)
 
