@@ -20,8 +20,8 @@ MAX_LINES = 500
 MAX_MODULES = 25
 # Nouns of the domain that end like gerunds.
 GERUNDS = {"routing", "scheduling", "testing", "tuning", "wiring"}
-# Users write `Job` and `Task`; the core has definitions of the same names.
-SHARED_CLASS_NAMES = {"Job", "Task"}
+# Users write `Job` and `Task`; the core has definitions of the same names. A list shows rows; a command writes rows.
+SHARED_CLASS_NAMES = {"Job", "Task", "JobRow", "RunRow"}
 # Phrases that hide the actor, or read like another language; see "plain English" in CONTRIBUTING.md.
 RIDDLES = re.compile(
     r"\b(whoever|somebody|nobody|those\s+who|any\s+more|anew|(is|are)\s+no\b(?!\s+longer\b))", re.IGNORECASE

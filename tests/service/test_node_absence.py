@@ -4,7 +4,7 @@ import pytest
 
 from chronos.core.calendar import SECOND_US
 from chronos.core.node import Node
-from chronos.service.why_steps import find_absence
+from chronos.service.why.steps import find_absence
 
 NOW_S = 1_000
 

@@ -9,7 +9,7 @@ from chronos.core.reasons import Reason, ReasonCode
 from chronos.core.schedule_change import resolve_instants
 from chronos.core.shortage import build_offer
 from chronos.service.serializers import id_text
-from chronos.service.why_steps import WhyStep, WhyVerdict
+from chronos.service.why.steps import WhyStep, WhyVerdict
 from chronos.store.commands import Beat, EndedAttempt, Reap, ReapRow, Recover, RegisterNode, RunRow, StopNode
 from chronos.store.contract import ExecutionFilter
 from tests.support.service_world import HOUR_US, START_US, World, in_world

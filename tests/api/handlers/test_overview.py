@@ -6,7 +6,9 @@ from tests.support.api_server import V1, World, in_world
 def test_jobs_are_listed_with_what_they_do_now() -> None:
     async def case(world: World) -> None:
         for name in ("a", "b", "c"):
-            await world.post("/jobs", {"name": name, "schedule": "0 9 * * 1-5", "command": {"argv": ["true"]}})
+            await world.post(
+                "/jobs", {"name": name, "schedule": "0 9 * * 1-5", "command": {"argv": ["true"]}}, status=201
+            )
         page = await world.get("/jobs?detail=true&include=recent&status=no_runs_yet&limit=2")
         first = page["items"][0]
         assert [job["name"] for job in page["items"]] == ["a", "b"]
@@ -29,7 +31,7 @@ def test_jobs_are_listed_with_what_they_do_now() -> None:
 def test_counts_facets_days_and_statistics() -> None:
     async def case(world: World) -> None:
         job = {"name": "a", "schedule": "0 9 * * *", "command": {"argv": ["true"]}, "tags": {"team": "x"}}
-        await world.post("/jobs", job)
+        await world.post("/jobs", job, status=201)
         counts = await world.get("/stats/jobs")
         assert (counts["total"], counts["by_status"]["failing"], counts["cap"]) == (1, 0, 10_000)
         assert (await world.get("/stats/facets"))["tags"] == [{"value": "team=x", "jobs": 1}]
@@ -54,8 +56,8 @@ def test_counts_facets_days_and_statistics() -> None:
 
 def test_runs_logs_and_explanations_in_detail() -> None:
     async def case(world: World) -> None:
-        await world.post("/jobs", {"name": "a", "schedule": "manual", "command": {"argv": ["true"]}})
-        asked = await world.post("/jobs/a/trigger", {})
+        await world.post("/jobs", {"name": "a", "schedule": "manual", "command": {"argv": ["true"]}}, status=201)
+        asked = await world.post("/jobs/a/trigger", {}, status=202)
         path = f"/executions/{asked['execution_id']}"
         run = await world.get(f"{path}?detail=true")
         assert (run["queue"], run["previous_execution_id"], run["tasks"][0]["needs"]) == ("default", None, [])

@@ -335,8 +335,8 @@ def read_timezone(context: RequestContext) -> str | None:
     if zone is not None:
         try:
             get_zone(zone)
-        except ValueError as error:
-            raise Malformed(str(error)) from None
+        except LookupError as error:
+            raise Malformed(str(error.args[0])) from None
     return zone
 
 

@@ -1,7 +1,8 @@
 """What people look at: jobs with their recent runs, runs, logs, nodes, dead letters. Read-only.
 
 The web interface renders these views, the REST API writes them as JSON, and the command line shows them, so that all
-three agree. Each view is bounded by what it shows.
+three agree. Each view is bounded by what it shows. Changes belong in the other modules of ``chronos.service``; HTML
+belongs in the web interface.
 """
 
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from chronos.service.views.log_windows import LogWindows
 from chronos.service.views.run_detail import RunDetailView
 from chronos.service.views.run_rows import RunRows
 from chronos.service.views.run_stats import RunStats
-from chronos.service.views.upcoming import UpcomingRuns
+from chronos.service.views.upcoming_runs import UpcomingRuns
 from chronos.service.why import WhyService
 from chronos.store.contract import Store
 

@@ -32,7 +32,7 @@ class Facets:
 
 
 class FacetView:
-    """Reads facets."""
+    """Reads facets, and remembers them for a minute."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store, self._clock = store, clock

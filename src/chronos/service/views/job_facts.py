@@ -36,7 +36,7 @@ class Failing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StateChange:
+class PausedBy:
     """Who paused or disabled a job, when and why. ``by`` is None if the audit log no longer has it."""
 
     by: str | None
@@ -50,7 +50,7 @@ class JobFacts:
 
     row: JobRow
     failing: Failing | None
-    paused: StateChange | None  # or disabled
+    paused: PausedBy | None  # or disabled
     upstream: tuple[str, ...]
     downstream: tuple[str, ...]
     version_author: str | None
@@ -129,14 +129,14 @@ class JobFactsView:
                 return failures, None, True
         return failures, None, False
 
-    async def _find_state_change(self, job: Job) -> StateChange | None:
+    async def _find_state_change(self, job: Job) -> PausedBy | None:
         action = _IDLE_ACTIONS.get(job.state)
         if action is None:
             return None
         entry = await self._why.find_state_change(job, self._clock.now_us())
         if entry is None or entry.action != action:
-            return StateChange(by=None, at_us=job.paused_us, reason=job.note or None)
-        return StateChange(by=entry.actor, at_us=entry.at_us, reason=job.note or None)
+            return PausedBy(by=None, at_us=job.paused_us, reason=job.note or None)
+        return PausedBy(by=entry.actor, at_us=entry.at_us, reason=job.note or None)
 
 
 def _find_error(execution: Execution | None) -> tuple[str | None, str | None]:

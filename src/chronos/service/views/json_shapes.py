@@ -12,12 +12,12 @@ from chronos.service.views.cluster import NodeRow, QueueRow
 from chronos.service.views.dead_letter_groups import LetterGroups
 from chronos.service.views.facets import Facets
 from chronos.service.views.job_days import JobDaysAnswer
-from chronos.service.views.job_facts import Failing, JobFacts, StateChange
+from chronos.service.views.job_facts import Failing, JobFacts, PausedBy
 from chronos.service.views.job_rows import JobRow, RunMark
 from chronos.service.views.log_windows import LogPart, LogWindow
 from chronos.service.views.run_stats import RunStatsAnswer
-from chronos.service.views.upcoming import Upcoming, UpcomingRun
-from chronos.service.why_steps import WhyStep
+from chronos.service.views.upcoming_runs import Upcoming, UpcomingRun
+from chronos.service.why.steps import WhyStep
 from chronos.store.contract import JobName, Neighbours
 from chronos.store.overview import COUNT_CAP, Facet, StatusCounts
 
@@ -83,7 +83,7 @@ def _write_failing(failing: Failing) -> dict[str, Any]:
     }
 
 
-def _write_state_change(change: StateChange) -> dict[str, Any]:
+def _write_state_change(change: PausedBy) -> dict[str, Any]:
     return {"by": change.by, "at": write_instant(change.at_us), "reason": change.reason}
 
 

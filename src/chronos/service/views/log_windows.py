@@ -22,7 +22,7 @@ _LEFT_OUT = re.compile(r"^… (\d+) bytes left out …$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogLine:
+class NumberedLine:
     """One line, without its line break."""
 
     number: int  # counted from 1
@@ -48,7 +48,7 @@ class LogWindow:
 
     task: str
     attempt: int
-    lines: tuple[LogLine, ...]
+    lines: tuple[NumberedLine, ...]
     total_lines: int
     total_bytes: int
     left_out_bytes: int  # that the store did not keep
@@ -59,7 +59,7 @@ class LogWindow:
 
 
 class LogWindows:
-    """Reads logs."""
+    """Reads the logs of attempts, window by window."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -164,10 +164,10 @@ class _Log:
         wanted = text.casefold()
         return [number for number, line in enumerate(self.lines, 1) if wanted in line.casefold()]
 
-    def line(self, index: int, *, matches: bool, whole: bool) -> LogLine:
+    def line(self, index: int, *, matches: bool, whole: bool) -> NumberedLine:
         text = self.lines[index]
         shown = text if whole else text.encode()[:MAX_LINE_BYTES].decode("utf-8", "ignore")
-        return LogLine(
+        return NumberedLine(
             number=index + 1,
             at_byte=self.starts[index],
             text=shown,

@@ -55,7 +55,7 @@ class RunStatsAnswer:
 
 
 class RunStats:
-    """Counts ended runs."""
+    """Counts ended runs, and remembers stretches that are over."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store, self._clock = store, clock

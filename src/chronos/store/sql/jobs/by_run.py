@@ -21,7 +21,7 @@ _FIRST = -(1 << 62)
 _LAST = 1 << 62
 
 
-class _Entry(NamedTuple):
+class _ListedJob(NamedTuple):
     """A job and its place in the list."""
 
     key: tuple[int, str]
@@ -41,7 +41,7 @@ class JobsByRun:
         position = read_position(cursor, sort)
         if sorting := self._d.allow_sort():
             yield Query(sorting)
-        found: list[_Entry] = []
+        found: list[_ListedJob] = []
         place, read, at_end = position, 0, False
         while len(found) <= limit and read < MAX_SEARCHED_JOBS and not at_end:
             rows = yield from self._chunk(where, sort, place)
@@ -109,10 +109,10 @@ class JobsByRun:
         return tests
 
 
-def _to_entry(row: Row) -> _Entry | None:
+def _to_entry(row: Row) -> _ListedJob | None:
     if row[_KEY_COLUMNS] is None:
         return None
-    return _Entry((row[0], _to_text(row[1])), record.to_job(row[_KEY_COLUMNS:]))
+    return _ListedJob((row[0], _to_text(row[1])), record.to_job(row[_KEY_COLUMNS:]))
 
 
 def _to_text(key: int | bytes) -> str:
@@ -120,7 +120,7 @@ def _to_text(key: int | bytes) -> str:
 
 
 def _to_page(
-    found: list[_Entry], sort: JobSort, limit: int, position: Position | None, end: Position | None
+    found: list[_ListedJob], sort: JobSort, limit: int, position: Position | None, end: Position | None
 ) -> Page[Job]:
     backward = position is not None and position.backward
     more = len(found) > limit

@@ -14,7 +14,7 @@ from chronos.core.schedule.durations import format_duration
 from chronos.core.shortage import is_suitable_node
 from chronos.core.task_group import Layout
 from chronos.service.serializers import id_text
-from chronos.service.why_steps import TimeFormat, WhyNumbers, WhyRef, WhyStep, WhyVerdict
+from chronos.service.why.steps import TimeFormat, WhyNumbers, WhyRef, WhyStep, WhyVerdict
 from chronos.store.contract import ExecutionView
 from chronos.store.overview import Blockage, Load
 

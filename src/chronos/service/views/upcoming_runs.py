@@ -19,7 +19,7 @@ _YEAR_US = 366 * DAY_S * SECOND_US
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpcomingRun:
-    """One scheduled time."""
+    """One scheduled time of a job that is still to come."""
 
     at_us: int
     wall_us: int  # the reading of the clock in the schedule's zone, as microseconds since 1970

@@ -19,14 +19,14 @@ from chronos.core.shortage import explain_shortage
 from chronos.service.executions import ExecutionService
 from chronos.service.jobs import JobService
 from chronos.service.serializers import id_text
-from chronos.service.why_detail import (
+from chronos.service.why.detail import (
     explain_backoffs,
     explain_blockage,
     explain_claim,
     explain_followers,
     explain_slots,
 )
-from chronos.service.why_steps import (
+from chronos.service.why.steps import (
     TimeFormat,
     WhyStep,
     WhyVerdict,
@@ -41,8 +41,6 @@ from chronos.service.why_steps import (
     summarize,
 )
 from chronos.store.contract import ExecutionFilter, ExecutionView, Store
-
-__all__ = ["WhyService", "WhyStep", "WhyVerdict"]
 
 _PAGE = 200
 _REQUEST_ACTIONS = ("trigger", "replay")  # their audit entries start with the execution's id
