@@ -83,6 +83,38 @@ class Handover:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ComingInstants:
+    """The instants of a job from its cursor on. The cursor counts even if the schedule does not contain it.
+
+    After a graceful update, for example, it is the last instant of the old schedule.
+    """
+
+    instants: Instants
+    cursor_us: int
+
+    @property
+    def jitter_us(self) -> int:
+        return self.instants.jitter_us
+
+    def next_us(self, after_us: int) -> int | None:
+        """Return the first instant after ``after_us``."""
+        return self.cursor_us if after_us < self.cursor_us else self.instants.next_us(after_us)
+
+    def count_us(self, after_us: int, until_us: int) -> int | None:
+        """Count the instants t with after < t <= until; None if only a walk can count them."""
+        if after_us >= self.cursor_us:
+            return self.instants.count_us(after_us, until_us)
+        if until_us < self.cursor_us:
+            return 0
+        count = self.instants.count_us(self.cursor_us, until_us)
+        return None if count is None else count + 1
+
+    def due_us(self, scheduled_us: int) -> int:
+        """Return when the run of an instant is due."""
+        return self.instants.due_us(scheduled_us)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Takeover:
     """The plan for replacing a schedule."""
 
@@ -229,6 +261,13 @@ def resolve_instants(spec: JobSpec, name: str) -> Instants | None:
     ensure_readable(spec)
     schedule = None if spec.schedule is None else spec.schedule.parse(name)
     return schedule if spec.outgoing is None else _build_handover(spec.outgoing, schedule, name)
+
+
+def start_at_cursor(instants: Instants | None, cursor_us: int | None) -> Instants | None:
+    """Return the coming instants of a job whose cursor is ``cursor_us``; None if nothing comes."""
+    if instants is None or cursor_us is None:
+        return None
+    return ComingInstants(instants=instants, cursor_us=cursor_us)
 
 
 def drop_passed_schedules(outgoing: OutgoingSchedule | None, next_us: int | None) -> OutgoingSchedule | None:

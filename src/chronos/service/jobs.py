@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from chronos.clock import Clock
-from chronos.core.config import EffectiveSettings, Settings, resolve_settings
+from chronos.core.config import EffectiveSettings, Settings, UpdatePolicy, resolve_settings
 from chronos.core.job import DEFAULT_NAMESPACE, Job, JobSpec, JobState, JobVersion, ensure_readable
 from chronos.core.node import Actor
 from chronos.core.planner import MAX_PREVIEW
@@ -157,7 +157,7 @@ class JobService:
     async def diff(self, ref: str, old: int, new: int, *, namespace: str = DEFAULT_NAMESPACE) -> VersionDiff:
         """Compare two versions of a job."""
         job = await self.get(ref, namespace)
-        return compare(job.name, await self._version(job, old), await self._version(job, new), self._clock.now_us())
+        return compare(job, await self._version(job, old), await self._version(job, new), self._clock.now_us())
 
     async def rollback(
         self,
@@ -168,8 +168,9 @@ class JobService:
         expect: int | None = None,
         actor: Actor = SYSTEM,
         dry_run: bool = False,
+        update_policy: UpdatePolicy | None = None,
     ) -> SavedJob:
-        """Save the definition of an old version as a new version.
+        """Save the definition of an old version as a new version. ``update_policy`` overrides the job's, this once.
 
         Raises ``InvalidJob`` if that version has a target that would now be rejected.
         """
@@ -177,7 +178,8 @@ class JobService:
         if expect is not None and job.version != expect:
             raise version_conflict(job.name, job.version, expect)
         old = await self._version(job, version)
-        draft = Draft(namespace=job.namespace, name=job.name, spec=replace(ensure_readable(old.spec), outgoing=None))
+        spec = replace(ensure_readable(old.spec), outgoing=None)
+        draft = Draft(namespace=job.namespace, name=job.name, spec=spec, update_policy=update_policy)
         check_targets(job.name, draft.spec, self._checks)
         [saved] = await self._saver.save(
             [draft], actor=actor, expect=job.version, dry_run=dry_run, rollback_to=old.version

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 from aiohttp import web
+from msgspec.structs import replace
 
 from chronos.api.auth.command_permission import require_save
 from chronos.api.auth.permissions import Permission
@@ -30,6 +31,7 @@ from chronos.api.routing import (
     JSON,
     LIMIT,
     NAMESPACE,
+    UPDATE,
     Body,
     ResponseDoc,
     RouteTable,
@@ -116,7 +118,7 @@ async def get(context: RequestContext) -> web.StreamResponse:
     permission=Permission.ADMINISTER,
     scope=Scope.BODY,
     summary="Create or replace a job",
-    query=(NAMESPACE,),
+    query=(NAMESPACE, UPDATE),
     body=Body(ref("JobFields"), examples.JOB_INPUT),
     returns={200: _REPLACED_RESPONSE, 201: _CREATED_RESPONSE},
     honours_if_match=True,
@@ -151,6 +153,7 @@ async def put(context: RequestContext) -> web.StreamResponse:
     "/jobs/{ref}",
     permission=Permission.ADMINISTER,
     summary="Change some fields of a job",
+    query=(UPDATE,),
     body=Body(ref("JobPatch"), {"schedule": "0 10 * * *", "description": None}, types=(MERGE_PATCH, JSON)),
     returns={200: _REPLACED_RESPONSE},
     honours_if_match=True,
@@ -215,6 +218,7 @@ async def _replace(
     its first response was lost.
     """
     require_save(context, draft)
+    draft = replace(draft, update_policy=context.update_policy)
     try:
         expect = await read_expected_version(context, existing)
         if existing is not None and version not in (None, existing.version):

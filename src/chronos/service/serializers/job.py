@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from chronos.core.calendar import rfc3339
-from chronos.core.config import NOTHING_SET, Mode, Settings
+from chronos.core.config import NOTHING_SET, Mode, Settings, UpdatePolicy
 from chronos.core.credentials import MASK, hide_url_credentials, hide_userinfo, mask_fields_by_name, mask_options
 from chronos.core.job import (
     DEFAULT_NAMESPACE,
@@ -91,6 +91,7 @@ class Draft(Struct, frozen=True, kw_only=True, eq=False, gc=False):
     manual: bool = False  # schedule "manual": runs only when triggered
     schedule_pointer: str = "/schedule"  # of the schedule in the request
     target_pointers: dict[str, str] | None = None  # of the targets in the request; None: nothing is masked
+    update_policy: UpdatePolicy | None = None  # for this change only; None: the policy of the job
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Draft) and self._identity() == other._identity()
