@@ -6,7 +6,7 @@ from typing import Any
 
 from chronos.core.job import Job, JobState, JobVersion, ensure_readable
 from chronos.core.schedule.occurrences import Instants
-from chronos.core.schedule_change import ScheduleDiff, diff, resolve_instants, start_at_cursor
+from chronos.core.schedule_change import ScheduleDiff, diff, parse_stored, resolve_instants, start_at_cursor
 from chronos.service.save_plan import DIFF_WINDOW_US
 from chronos.service.serializers import write_spec
 from chronos.service.serializers.json_values import extend_pointer
@@ -48,7 +48,7 @@ def _find_instants(job: Job, version: JobVersion, now_us: int) -> Instants | Non
     is_live = job.state in (JobState.ACTIVE, JobState.PAUSED) and job.next_us is not None
     if version.version == job.version and is_live:
         return start_at_cursor(resolve_instants(job.spec, job.name), job.next_us)
-    return None if schedule is None else schedule.parse(job.name).anchor(now_us)
+    return None if schedule is None else parse_stored(schedule, job.name).anchor(now_us)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from typing import Any
 
 from chronos.api.auth.permissions import Role
+from chronos.api.openapi.guide_schema import GUIDE_SCHEMAS
 from chronos.api.openapi.job_schema import JOB_FIELDS, JOB_SCHEMAS
 from chronos.api.routing import ref
 from chronos.core.execution import Status
@@ -44,7 +45,7 @@ _JOB_REQUIRED: dict[str, Any] = {
 _JOB_OPTIONAL: dict[str, Any] = {
     **{name: schema for name, schema in JOB_FIELDS.items() if name not in _JOB_REQUIRED},
     "tags": ref("Tags"),
-    "note": {"type": "string", "description": "why the job is paused or disabled"},
+    "note": {"type": "string", "description": "why the job is paused or disabled, or why this server leaves it alone"},
     "paused_at": _AT,
     "error": {"type": "string", "description": "why the definition cannot be read; such a job does not run"},
 }
@@ -94,8 +95,8 @@ _NODE_FACTS: dict[str, Any] = {
     "slots": _INTEGER,
     "executions_here": _INTEGER,
     "jobs_held": _INTEGER,
-    "jobs_recovered": _INTEGER,
-    "jobs_failed_to_recover": _INTEGER,
+    "jobs_recovered": _INTEGER | {"description": "active or paused jobs found at the start, without broken ones"},
+    "jobs_failed_to_recover": _INTEGER | {"description": "jobs that this node cannot schedule"},
 }
 _ATTEMPT = _object(
     {
@@ -187,6 +188,7 @@ SCHEMAS: dict[str, Any] = {
     "Anything": {"type": "object", "additionalProperties": True},
     "Name": {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$"},
     **JOB_SCHEMAS,
+    **GUIDE_SCHEMAS,
     "Job": _object(_JOB_REQUIRED | {"last_execution": _LAST}, _JOB_OPTIONAL),
     "Saved": _object(
         {
