@@ -13,9 +13,9 @@ from chronos.core.config import NOTHING_SET, UpdatePolicy
 from chronos.core.ids import job_id
 from chronos.core.job import Job
 from chronos.core.schedule.occurrences import walk
-from chronos.core.schedule_change import resolve_instants
+from chronos.core.schedule_change import find_next_run_us, resolve_instants
 from chronos.service.save_plan import DIFF_WINDOW_US, plan_save
-from chronos.service.serializers import Draft, read_job
+from chronos.service.serializers import Draft, read_job, write_job
 from chronos.testing.clock import START
 from tests.support.service_world import HOUR_US, World, in_world
 
@@ -117,5 +117,24 @@ def test_versions_are_compared_as_they_run() -> None:
         changed = await world.jobs.diff("job", 1, 2)
         assert changed.runs.kept.first_us == (NOW_US + 9 * HOUR_US,)
         assert changed.runs.added.first_us[0] == NOW_US + 10 * HOUR_US
+
+    in_world(case)
+
+
+def test_the_next_run_of_a_paused_job_is_what_resuming_would_run() -> None:
+    async def case(world: World) -> None:
+        await world.save(schedule="0 * * * *")
+        job = await world.switch("pause", "job")
+        assert find_next_run_us(job, world.clock.us) == NOW_US + HOUR_US
+        world.clock.us += 5 * HOUR_US // 2
+        held = write_job(job, now_us=world.clock.us)
+        assert (held["next_run_at"], held["held"]) == ("2027-01-01T03:00:00Z", True)
+        assert await world.jobs.next_runs("job", 2) == (NOW_US + 3 * HOUR_US, NOW_US + 4 * HOUR_US)
+        resumed = await world.switch("resume", "job")
+        assert find_next_run_us(resumed, world.clock.us) == resumed.next_us == NOW_US + 3 * HOUR_US
+        disabled = await world.switch("disable", "job")
+        assert write_job(disabled, now_us=world.clock.us)["next_run_at"] is None
+        await world.save("manual", schedule="manual")
+        assert "held" not in write_job(await world.switch("pause", "manual"), now_us=world.clock.us)
 
     in_world(case)

@@ -15,7 +15,7 @@ from itertools import islice
 from typing import assert_never
 
 from chronos.core.config import UpdatePolicy
-from chronos.core.job import JobSpec, OutgoingSchedule, ScheduleSpec, ensure_readable
+from chronos.core.job import Job, JobSpec, JobState, OutgoingSchedule, ScheduleSpec, Unreadable, ensure_readable
 from chronos.core.planner import activate_schedule
 from chronos.core.schedule.occurrences import Instants, last_us, walk
 from chronos.core.schedule.schedule import Schedule
@@ -272,6 +272,22 @@ def start_at_cursor(instants: Instants | None, cursor_us: int | None) -> Instant
     if instants is None or cursor_us is None:
         return None
     return ComingInstants(instants=instants, cursor_us=cursor_us)
+
+
+def find_next_run_us(job: Job, now_us: int) -> int | None:
+    """Return the next instant of a job; for a paused job, the one that would run if it were resumed now.
+
+    None if nothing comes, or if this process cannot tell.
+    """
+    if isinstance(job.spec, Unreadable) or job.state not in (JobState.ACTIVE, JobState.PAUSED):
+        return None
+    if job.state is JobState.ACTIVE or job.next_us is None or job.next_us > now_us:
+        return job.next_us
+    try:
+        instants = resolve_instants(job.spec, job.name)
+    except Invalid:
+        return None
+    return None if instants is None else instants.next_us(now_us)
 
 
 def parse_stored(schedule: ScheduleSpec, name: str) -> Schedule:

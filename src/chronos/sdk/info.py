@@ -135,7 +135,8 @@ class JobInfo:
     - ``version``: counts the changes of the definition, from 1.
     - ``state``: ``active``, ``paused``, ``disabled`` or ``done``.
     - ``schedule``, ``timezone``, ``start``, ``end``: None where the job has none.
-    - ``next_run``: when the schedule fires next, or None if it does not.
+    - ``next_run``: when the schedule fires next, or None if it does not. ``held`` is True for a paused job:
+      ``next_run`` is then what would run if it were resumed now.
     - ``note``: why the job is paused or disabled, or why this process leaves it alone.
     - ``settings``: the settings that the job sets, under their names in REST, such as ``retry`` and ``overlap``.
     - ``tasks``: the tasks with their targets, as in REST. Credentials are masked.
@@ -166,6 +167,7 @@ class JobInfo:
     created_at: datetime
     updated_at: datetime
     paused_at: datetime | None
+    held: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,6 +41,7 @@ def read_job_info(job: JsonObject, last_run: RunInfo | None = None) -> JobInfo:
         created_at=parse_instant(job["created_at"]),
         updated_at=parse_instant(job["updated_at"]),
         paused_at=read_instant(job.get("paused_at")),
+        held=job.get("held", False),
     )
 
 

@@ -261,7 +261,8 @@ class JobHandle(OnHomeLoop):
 
     async def anext_run(self) -> datetime | None:
         """When the schedule fires next. None without a schedule, after its end, and while paused or disabled."""
-        return (await self.ainfo()).next_run
+        info = await self.ainfo()
+        return None if info.held else info.next_run
 
     @on_home_loop
     async def ais_running(self) -> bool:

@@ -13,7 +13,7 @@ from chronos.core.job import DEFAULT_NAMESPACE, Job, JobSpec, JobState, JobVersi
 from chronos.core.node import Actor
 from chronos.core.planner import MAX_PREVIEW
 from chronos.core.schedule.occurrences import walk
-from chronos.core.schedule_change import resolve_instants
+from chronos.core.schedule_change import find_next_run_us, resolve_instants
 from chronos.core.task_group import Layout, build_layout
 from chronos.errors import Conflict, MissingSchedule, NotFound
 from chronos.runners.target_kinds import list_target_fields
@@ -119,17 +119,21 @@ class JobService:
         return await self._store.list_jobs(where, limit=limit, cursor=cursor)
 
     async def next_runs(self, ref: str, count: int = 10, *, namespace: str = DEFAULT_NAMESPACE) -> tuple[int, ...]:
-        """Return the next instants of a job, at most ``MAX_PREVIEW``; empty unless the job is active."""
+        """Return the next instants of a job, at most ``MAX_PREVIEW``.
+
+        A paused job has those that would run if it were resumed now, a disabled one has none.
+        """
         job = await self.get(ref, namespace)
-        if job.state is not JobState.ACTIVE:
+        next_us = find_next_run_us(job, self._clock.now_us())
+        if next_us is None:
             return ()
         try:
             instants = resolve_instants(job.spec, job.name)
         except MissingSchedule:  # only the instant that the store holds is known here
-            return () if job.next_us is None or count < 1 else (job.next_us,)
+            return (next_us,) if count > 0 else ()
         if instants is None:
             return ()
-        return tuple(islice(walk(instants, job.next_us, _FOREVER_US), min(count, MAX_PREVIEW)))
+        return tuple(islice(walk(instants, next_us, _FOREVER_US), min(count, MAX_PREVIEW)))
 
     async def preview_job(self, ref: str, count: int = 10, *, namespace: str = DEFAULT_NAMESPACE) -> Preview | None:
         """Preview the schedule of a job; None without a schedule. A job that is not active is shown as if it were."""

@@ -98,7 +98,8 @@ async def list_jobs(context: RequestContext) -> web.StreamResponse:
     selection = read_selection(context, Permission.VIEW)
     page = await selection.page(context, context.limit, read_name_cursor(context.text("cursor")))
     last = await context.api.service.runs.latest_json(page.items)
-    items = [write_job(job, last_execution=last.get(job.id)) for job in page.items]
+    now_us = context.api.clock.now_us()
+    items = [write_job(job, now_us=now_us, last_execution=last.get(job.id)) for job in page.items]
     return json_response({"items": items, "next_cursor": write_cursor(page.cursor)})
 
 
