@@ -116,6 +116,5 @@ def schedule_of(options: dict[str, Any], by: str = "1 day", *, tz: str = "UTC") 
     return runs_of(app, "job", by, tz=tz)
 
 
-def _format(instant: datetime | None, tz: str) -> str:
-    assert instant is not None
+def _format(instant: datetime, tz: str) -> str:
     return f"{instant.astimezone(ZoneInfo(tz)):%a %d %H:%M:%S}"
