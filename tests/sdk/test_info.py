@@ -57,14 +57,20 @@ def test_a_run_has_its_attempts_with_times_errors_and_nodes(app: Chronos) -> Non
 
 def test_a_job_has_its_settings_and_its_last_run(app: Chronos) -> None:
     job = app.webhook(
-        "ping", "https://a:b@example.com/x", cron="0 9 * * *", end="2099-01-01", overlap="queue", retries=4
+        "ping",
+        "https://example.com/x",
+        auth={"type": "basic", "username": "a", "password": "secret"},
+        cron="0 9 * * *",
+        end="2099-01-01",
+        overlap="queue",
+        retries=4,
     )
     info = job.info()
     assert info.last_run is None
     assert info.settings == {"overlap": "queue", "retry": {"max_attempts": 5}}
     assert info.end is not None
     assert (info.end.year, info.created_at, info.paused_at) == (2099, info.updated_at, None)
-    assert "a:b" not in str(info.definition)
+    assert "secret" not in str(info.definition)
     assert {"name", "namespace", "schedule", "tasks", "overlap", "retry", "end"} <= info.definition.keys()
     assert "version" not in info.definition
     job.pause("later")
