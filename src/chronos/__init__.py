@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from chronos.core.schedule.parser import parse_schedule
+    from chronos.core.schedule.registration import register_schedule
     from chronos.core.schedule.schedule import Schedule
     from chronos.errors import ChronosError, Conflict, Invalid, InvalidSchedule, NotFound, Unavailable
     from chronos.runners.python.context import Context
@@ -70,6 +71,7 @@ _MODULE_BY_NAME = {
     "Unavailable": "chronos.errors",
     "VersionInfo": "chronos.sdk.version_info",
     "parse_schedule": "chronos.core.schedule.parser",
+    "register_schedule": "chronos.core.schedule.registration",
 }
 
 __all__ = [
@@ -106,6 +108,7 @@ __all__ = [
     "Unavailable",
     "VersionInfo",
     "parse_schedule",
+    "register_schedule",
 ]
 
 

@@ -27,6 +27,7 @@ from chronos.core.events import (
     ExecutionEnded,
     ExecutionStarted,
     GapFound,
+    JobLeftAlone,
     JobUnschedulable,
     ProblemReported,
 )
@@ -78,6 +79,7 @@ class Metrics:
         if self._last_successes is not None:
             self._registry.register(self._last_successes)
         self._unschedulable: set[bytes] = set()
+        self._left_alone: set[bytes] = set()
         self._reads_begun = 0
         self._next_read_s = 0.0  # earliest start of the next read
         self.active_jobs = 0  # as of the last read
@@ -110,14 +112,21 @@ class Metrics:
                 meters.occurrences.labels(labels.job(event.job), "skipped", reason).inc()
             case GapFound():
                 self._count_gap(event)
-            case JobUnschedulable():
-                if event.job not in self._unschedulable and len(self._unschedulable) < _MAX_UNSCHEDULABLE_JOBS:
-                    self._unschedulable.add(event.job)
-                    meters.recovery_failed.inc()
+            case JobUnschedulable() | JobLeftAlone():
+                self._count_unscheduled_job(event)
             case ProblemReported(duty=duty) if duty:
                 meters.failures.labels(duty).inc()
             case _:
                 pass
+
+    def _count_unscheduled_job(self, event: JobUnschedulable | JobLeftAlone) -> None:
+        """Count a job once that this node does not schedule. One that is left to other programs has not failed."""
+        is_broken = isinstance(event, JobUnschedulable)
+        counted = self._unschedulable if is_broken else self._left_alone
+        if event.job not in counted and len(counted) < _MAX_UNSCHEDULABLE_JOBS:
+            counted.add(event.job)
+            if is_broken:
+                self._meters.recovery_failed.inc()
 
     def observe_commit(self, rows: int, took_s: float) -> None:
         """Record a committed transaction of the store."""
@@ -144,6 +153,11 @@ class Metrics:
     def unschedulable_jobs(self) -> int:
         """The number of jobs that this node cannot schedule."""
         return len(self._unschedulable)
+
+    @property
+    def left_alone_jobs(self) -> int:
+        """The number of jobs that this node leaves to programs with their custom schedules."""
+        return len(self._left_alone)
 
     def set_leader(self, is_leader: bool) -> None:
         """Record whether this node admits due jobs."""

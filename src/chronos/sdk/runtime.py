@@ -9,12 +9,15 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from chronos.assembly import (
     Service,
     WebhookOptions,
     collect_target_checks,
+    hide_url_password,
     is_in_memory,
     make_engine,
     make_metrics,
@@ -47,6 +50,8 @@ from chronos.store.commands import Triggered
 from chronos.store.contract import JobFilter, Store
 
 if TYPE_CHECKING:
+    from chronos.engine.job_survey import StartReport
+    from chronos.observe.metrics import Metrics
     from chronos.sdk.exported_metrics import ExportedMetrics
 
 log = logging.getLogger("chronos.sdk")
@@ -180,12 +185,13 @@ class Runtime:
     async def start(self) -> None:
         """Save the declared jobs, delete those no longer declared, and start the engine. No-op while it runs."""
         self.declared.check_has_no_empty_group()
+        began_s = perf_counter()
         session = await self._get_session()
         async with session.starting:
             if session.engine is None:
-                await self._start(session)
+                await self._start(session, began_s)
 
-    async def _start(self, session: RuntimeSession) -> None:
+    async def _start(self, session: RuntimeSession, began_s: float) -> None:
         self.declared.unsaved.update(self.declared.jobs)
         self.saved_jobs = await self._save(session)
         await self._delete_undeclared(session)
@@ -198,20 +204,23 @@ class Runtime:
             runners=session.runners,
             defaults=self._defaults,
         )
+        metrics = None
         if self._exported_metrics is not None:
-            await self._observe(session, engine, self._exported_metrics)
+            metrics = await self._observe(session, engine, self._exported_metrics)
         await engine.start()
         session.engine = engine
         session.delivery = self.callbacks.deliver(engine, session.store, self.namespace)
+        new = sum(job.created and job.state is JobState.ACTIVE for job in self.saved_jobs)
+        await engine.survey_jobs(partial(_note_found_jobs, metrics), new=new)
+        log.info("started in %d ms", round((perf_counter() - began_s) * 1000))
 
-    async def _observe(self, session: RuntimeSession, engine: Engine, exported: "ExportedMetrics") -> None:
+    async def _observe(self, session: RuntimeSession, engine: Engine, exported: "ExportedMetrics") -> "Metrics":
         """Show the metrics of an engine in the registry of the program."""
         metrics = make_metrics(session.store, engine, session.runners, clock=session.clock, has_process_metrics=False)
-        jobs = (await session.store.counts()).jobs
-        metrics.count_recovered_jobs(jobs.get(JobState.ACTIVE, 0) + jobs.get(JobState.PAUSED, 0))
         metrics.set_leader(True)
         await metrics.refresh()
         exported.show(metrics)
+        return metrics
 
     async def stop(self, grace_s: float | None = None) -> None:
         """Stop the engine and close the store. No-op when nothing is open. Concurrent calls wait for the same stop."""
@@ -277,8 +286,11 @@ class Runtime:
         if self._memory_store is not None:
             store = self._memory_store
         else:
-            store = make_store(self.url)
+            store, began_s = make_store(self.url), perf_counter()
             await store.open()
+            log.info(
+                "store opened: %s, in %d ms", hide_url_password(self.url), round((perf_counter() - began_s) * 1000)
+            )
             if is_in_memory(self.url):
                 self._memory_store = store
         clock = make_node_clock(self.clock)
@@ -341,6 +353,12 @@ class Runtime:
             await self._save(session)
         except ChronosError:  # the next call saves again, and raises
             log.exception("cannot save a job declared while the app runs; the next call retries")
+
+
+def _note_found_jobs(metrics: "Metrics | None", report: "StartReport") -> None:
+    log.info("%s", report.describe())
+    if metrics is not None:
+        metrics.count_recovered_jobs(report.recovered)
 
 
 def _export_metrics(registry: Any) -> "ExportedMetrics":

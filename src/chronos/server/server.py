@@ -10,7 +10,9 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from dataclasses import asdict
 from importlib.metadata import version
+from time import perf_counter
 from typing import Any
 
 from aiohttp import web
@@ -20,6 +22,7 @@ from aiohttp.typedefs import Handler, Middleware
 from chronos.api import REQUEST_INFO, Api, make_api
 from chronos.assembly import (
     collect_target_checks,
+    hide_url_password,
     make_engine,
     make_metrics,
     make_node_clock,
@@ -28,8 +31,8 @@ from chronos.assembly import (
     make_store,
 )
 from chronos.clock import Clock
-from chronos.core.job import JobState
 from chronos.engine.engine import Engine
+from chronos.engine.job_survey import StartReport
 from chronos.observe.log_setup import line_logger
 from chronos.observe.metrics import Metrics
 from chronos.runners.contract import Runner
@@ -108,7 +111,7 @@ class Server:
             raise
 
     async def _start(self) -> None:
-        config = self.config
+        config, began_s = self.config, perf_counter()
         host, port = config["server.listen"]
         sockets = bind_sockets(host, port, authenticated=config["auth.type"] != "none" or config["server.insecure"])
         self._stack.callback(close_sockets, sockets)
@@ -153,14 +156,13 @@ class Server:
             clock=self._clock,
             on_refusal=metrics.count_auth_failure,
         )
-        counts = await store.counts()
-        self.recovered = counts.jobs.get(JobState.ACTIVE, 0) + counts.jobs.get(JobState.PAUSED, 0)
-        metrics.count_recovered_jobs(self.recovered)
         await engine.start()
         self._engine = engine
         self._stack.push_async_callback(engine.crash)  # ends the work that a stop has not ended
+        await engine.survey_jobs(self._note_found_jobs)
         await self._serve(api, metrics, sockets)
         metrics.set_leader(self._roles.schedules)
+        log.info("started", took_ms=round((perf_counter() - began_s) * 1000))
 
     async def stop(self) -> None:
         """Stop admitting and claiming, and let work finish within the grace period. A second call does not wait."""
@@ -185,12 +187,20 @@ class Server:
         finally:
             await self._stack.aclose()
 
+    def _note_found_jobs(self, report: StartReport) -> None:
+        log.info("jobs found", **asdict(report))
+        self.recovered = report.recovered
+        if self._metrics is not None:
+            self._metrics.count_recovered_jobs(report.recovered)
+
     # --- parts
 
     async def _open_store(self) -> Store:
         create_data_folder(self.config)
-        store = make_store(self.config["store"])
+        store, began_s = make_store(self.config["store"]), perf_counter()
         await store.open()
+        place = hide_url_password(self.config["store"])
+        log.info("store opened", store=place, took_ms=round((perf_counter() - began_s) * 1000))
         self._stack.push_async_callback(store.close)
         self._store = store
         return store
@@ -221,7 +231,8 @@ class Server:
         engine, metrics = self._engine, self._metrics
         reason = self._not_ready_reason()
         broken = 0 if metrics is None else metrics.unschedulable_jobs
-        held = 0 if metrics is None or not self._roles.schedules else max(0, metrics.active_jobs - broken)
+        left_alone = 0 if metrics is None else metrics.left_alone_jobs
+        held = 0 if metrics is None or not self._roles.schedules else max(0, metrics.active_jobs - broken - left_alone)
         return {
             "node": self._options.node_name,
             "number": 0 if engine is None else engine.node.number,

@@ -29,6 +29,7 @@ from chronos.core.schedule_change import (
     ScheduleDiff,
     diff,
     drop_passed_schedules,
+    parse_stored,
     plan_takeover,
     resolve_instants,
 )
@@ -166,7 +167,7 @@ def plan_save(
 def restart_us(spec: JobSpec, name: str, now_us: int) -> int | None:
     """Return the first instant of a job that is enabled. Its anchor and any outgoing schedule are kept."""
     if spec.schedule is not None and (spec.outgoing is None or spec.outgoing.until_us <= now_us):
-        return activate_schedule(spec.schedule.parse(name), now_us).next_us
+        return activate_schedule(parse_stored(spec.schedule, name), now_us).next_us
     instants = resolve_instants(spec, name)
     return None if instants is None else instants.next_us(now_us)
 

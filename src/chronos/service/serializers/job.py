@@ -25,6 +25,7 @@ from chronos.core.job import (
 )
 from chronos.core.lane import PYTHON
 from chronos.core.schedule.schedule import Schedule
+from chronos.core.schedule_change import find_missing_schedule
 from chronos.core.task_group import build_layout
 from chronos.errors import Invalid
 from chronos.runners.target_kinds import list_target_fields
@@ -191,11 +192,18 @@ def write_job(job: Job, *, last_execution: Mapping[str, Any] | None = None) -> d
     }
     if is_done_after_one_run(job):
         answer.pop("schedule")  # sent back, "manual" would reactivate the job and "now" would run it again
-    if job.note:
-        answer["note"] = job.note
+    if note := describe_note(job):
+        answer["note"] = note
     if job.paused_us is not None:
         answer["paused_at"] = rfc3339(job.paused_us)
     return answer
+
+
+def describe_note(job: Job) -> str:
+    """Return why a job is paused or disabled, or why this process leaves an active one alone; empty if neither."""
+    if job.note or job.state is not JobState.ACTIVE:
+        return job.note
+    return find_missing_schedule(job.spec, job.name) or ""
 
 
 def is_done_after_one_run(job: Job) -> bool:

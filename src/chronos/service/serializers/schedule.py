@@ -108,7 +108,7 @@ class _ScheduleParts:
 def read_schedule(reader: ObjectReader, key: str) -> ScheduleInput:
     """Read the schedule of a job. ``key`` is the job's name."""
     kind = None if reader.lacks(_TYPE) else _read_schedule_type(reader)
-    if not reader.lacks(_KEY_FIELDS):
+    if not _KEY_FIELDS.isdisjoint(reader.data):  # they are not known fields
         _refuse_keys_outside(reader)
     name, value = reader.take("schedule", "cron_expression", "execute_at")
     outer = reader
