@@ -24,6 +24,7 @@ from chronos.core.node import Actor
 from chronos.core.schedule.iso8601 import parse_instant
 from chronos.core.schedule.timezones import get_zone
 from chronos.errors import NotFound
+from chronos.observe.delay_history import DelayHistory
 from chronos.observe.event_log import format_job_name
 from chronos.service.cooperative import TimeSlicer
 from chronos.service.run_requests import PlainPayload
@@ -85,6 +86,7 @@ class ApiContext:
     streams: "Streams"
     denials: "Denials"
     slicer: TimeSlicer
+    delays: DelayHistory
     routes: tuple[Route, ...] = ()
     document: bytes = b""  # the OpenAPI document
     page: bytes = b""  # the same as HTML

@@ -155,6 +155,7 @@ class Server:
             metrics=metrics.render,
             clock=self._clock,
             on_refusal=metrics.count_auth_failure,
+            delays=metrics.delays,
         )
         await engine.start()
         self._engine = engine

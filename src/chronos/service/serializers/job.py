@@ -73,6 +73,28 @@ READ_ONLY_FIELDS = frozenset(
         "error",
         "diff",
         "warnings",
+        # Fields that ``detail`` and ``include`` add.
+        "status",
+        "schedule_words",
+        "schedule_zone",
+        "understood_as",
+        "overdue_by_ms",
+        "failing_since",
+        "last_success_at",
+        "running_since",
+        "open_runs",
+        "recent",
+        "p50_ms",
+        "p95_ms",
+        "failing",
+        "paused",
+        "upstream",
+        "downstream",
+        "version_author",
+        "version_saved_at",
+        "delay_p99_ms",
+        "retried_runs",
+        "recent_runs",
     )
 )
 #: Fields that few jobs set.

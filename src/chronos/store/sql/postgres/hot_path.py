@@ -28,6 +28,7 @@ from chronos.store.sql.executions.admission_rules import (
     to_admit_rows,
 )
 from chronos.store.sql.executions.gate_queue import claimed_columns, to_claimed_rows
+from chronos.store.sql.executions.last_outcome import OUTCOME_TIMES, last_outcome_sql
 from chronos.store.sql.executions.settlement import SettleEffects
 from chronos.store.sql.query import Dialect, Query, Rows, Steps
 
@@ -142,9 +143,9 @@ def _settle(d: Dialect, condition: str) -> str:
             select {_HISTORY_COLUMNS}, number from ended left join (select job, number from locked) as l using (job)
         ), freed as (
             update gate as g set active = g.active - n.ended, seq = greatest(g.seq, n.turn),
-                ran_us = greatest(g.ran_us, n.ran_us)
-            from (select job, count(*) as ended, max(token) >> {TURN_BITS} as turn, max(scheduled_us) as ran_us
-                from ended group by job) as n
+                ran_us = greatest(g.ran_us, n.ran_us), {last_outcome_sql("g")}
+            from (select job, count(*) as ended, max(token) >> {TURN_BITS} as turn, max(scheduled_us) as ran_us,
+                {OUTCOME_TIMES} from ended group by job) as n
             where g.job = any($2) and g.job = n.job
             returning g.job, case when g.queued > 0 then {_HAS_QUEUE_BIT} else 0 end
                 + {_HAS_FOLLOWERS_BIT} * g.followed as after

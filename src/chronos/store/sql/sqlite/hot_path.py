@@ -41,6 +41,7 @@ from chronos.store.sql.executions.gate_queue import (
     last_run_sql,
     to_claimed_rows,
 )
+from chronos.store.sql.executions.last_outcome import FAILED, OUTCOME_TIMES, SUCCEEDED, last_outcome_sql
 from chronos.store.sql.executions.settlement import SettleEffects
 from chronos.store.sql.query import Dialect, Query, Rows, Steps
 from chronos.store.sql.sqlite.packed_rows import pack_columns_sql, split_ids, unpack_columns
@@ -262,9 +263,9 @@ def build_temp_views_sql(d: Dialect) -> str:
             {ended} from chronos_settled as s join active as a on a.id = s.id;
             delete from active where id in (select id from chronos_settled);
             update gate set active = gate.active - n.k, seq = max(gate.seq, n.turn),
-                ran_us = max(coalesce(gate.ran_us, n.ran_us), n.ran_us)
-                from (select number, count(*) as k, max(token) >> {TURN_BITS} as turn, max(ran_us) as ran_us
-                    from chronos_settled group by number) as n
+                ran_us = max(coalesce(gate.ran_us, n.ran_us), n.ran_us), {last_outcome_sql("gate")}
+                from (select number, count(*) as k, max(token) >> {TURN_BITS} as turn, max(ran_us) as ran_us,
+                    {OUTCOME_TIMES} from chronos_settled group by number) as n
                 where gate.number = n.number;
         end;
         create temp view chronos_ending as select null as id, null as status, null as code, null as message,
@@ -273,5 +274,9 @@ def build_temp_views_sql(d: Dialect) -> str:
             {ended_one} from active as a where a.id = new.id;
             delete from active where id = new.id;
             update gate set active = active - 1, seq = max(seq, new.token >> {TURN_BITS}),
-                ran_us = max(coalesce(ran_us, new.ran_us), new.ran_us) where number = new.number;
+                ran_us = max(coalesce(ran_us, new.ran_us), new.ran_us),
+                succeeded_us = iif(new.status in {SUCCEEDED}, new.finished_us, succeeded_us),
+                failing_us = case when new.status in {SUCCEEDED} then null
+                    when new.status in {FAILED} then coalesce(failing_us, new.finished_us) else failing_us end
+                where number = new.number;
         end;"""
