@@ -38,9 +38,14 @@ def compare(name: str, old: JobVersion, new: JobVersion, now_us: int) -> Version
     return VersionDiff(
         old=old.version,
         new=new.version,
-        fields=tuple(_changes("", _Side.of(old), _Side.of(new))),
+        fields=list_field_changes(old, new),
         runs=diff(before, after, now_us, now_us + DIFF_WINDOW_US),
     )
+
+
+def list_field_changes(old: JobVersion, new: JobVersion) -> tuple[FieldChange, ...]:
+    """Return the fields that differ between two readable versions."""
+    return tuple(_changes("", _Side.of(old), _Side.of(new)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,165 @@
+"""Job: one job on five tabs: overview, runs, versions, definition and why."""
+
+from typing import Any
+
+import yaml
+
+from chronos.core.execution import Execution, Span
+from chronos.core.job import Job, JobState, Unreadable
+from chronos.core.schedule.dst import find_oddities
+from chronos.core.schedule.timezones import Zone, get_zone
+from chronos.service.schedule_preview import LOOK_AHEAD_US
+from chronos.service.serializers import write_job
+from chronos.store.contract import ExecutionFilter
+from chronos.ui.ledger import make_ledger
+from chronos.ui.run_rows import make_rows
+from chronos.ui.time_text import Times
+from chronos.ui.version_lines import describe_change, list_changes
+from chronos.ui.visit import View, Visit
+
+TABS = (
+    ("", "Overview"),
+    ("/runs", "Runs"),
+    ("/versions", "Versions"),
+    ("/definition", "Definition"),
+    ("/why", "Why"),
+)
+_OVERVIEW_RUNS = 20
+_ROWS = 100
+_NEXT = 10
+_SERVER_FIELDS = (
+    "id",
+    "state",
+    "next_run_at",
+    "last_execution",
+    "created_at",
+    "updated_at",
+    "version",
+    "note",
+    "paused_at",
+)
+
+
+async def show_overview(visit: Visit) -> View:
+    """Show what the job does, when it runs next, and how it went."""
+    job = await visit.find_job()
+    values = await _shared_values(visit, job, "")
+    page = await visit.ui.store.list_executions(ExecutionFilter(job=job.id), limit=_OVERVIEW_RUNS)
+    next_us = await visit.ui.service.jobs.next_runs(job.name, _NEXT, namespace=job.namespace)
+    versions = await visit.ui.store.versions(job.id, limit=4)
+    values |= {
+        "rows": await _make_rows(visit, page.items),
+        "next_us": next_us,
+        "oddities": _find_oddities(job, visit.now_us),
+        "versions": versions[:3],
+        "changes": list_changes(versions[1], versions[0]) if len(versions) > 1 else [],
+        "settings": None if isinstance(job.spec, Unreadable) else visit.ui.service.jobs.effective_settings(job.spec),
+        "downstream": await _find_downstream(visit, job),
+        "describe_change": describe_change,
+    }
+    return View(template="job.html", values=values, parts=("status_line", "facts", "rows"))
+
+
+async def show_runs(visit: Visit) -> View:
+    """Show the runs of the job, newest first."""
+    job = await visit.find_job()
+    tab = visit.choice("show", ("all", "failed"))
+    where = ExecutionFilter(job=job.id, troubled=tab == "failed")
+    page = await visit.ui.store.list_executions(where, limit=_ROWS, cursor=visit.cursor())
+    values = await _shared_values(visit, job, "/runs")
+    values |= {
+        "rows": await _make_rows(visit, page.items),
+        "shown": tab,
+        "is_first": visit.cursor() is None,
+        "next": None if page.cursor is None else page.cursor.hex(),
+    }
+    return View(template="job_runs.html", values=values, parts=("status_line", "rows"))
+
+
+async def show_versions(visit: Visit) -> View:
+    """Show the versions of the job, and the difference between two of them."""
+    job = await visit.find_job()
+    versions = await visit.ui.store.versions(job.id, limit=_ROWS, before=visit.number("before"))
+    newest = versions[0].version if versions else job.version
+    new = visit.number("to") or newest
+    old = visit.number("from") or max(1, new - 1)
+    diff = None
+    if old != new:
+        diff = await visit.ui.service.jobs.diff(job.name, old, new, namespace=job.namespace)
+    values = await _shared_values(visit, job, "/versions")
+    values |= {"versions": versions, "old": old, "new": new, "diff": diff, "describe_change": describe_change}
+    return View(template="job_versions.html", values=values, parts=("status_line",))
+
+
+async def show_definition(visit: Visit) -> View:
+    """Show the job as stored, for reading and for ``chronosctl jobs apply``."""
+    job = await visit.find_job()
+    stored = {name: value for name, value in write_job(job).items() if name not in _SERVER_FIELDS}
+    values = await _shared_values(visit, job, "/definition")
+    values |= {"text": _to_yaml(stored), "error": job.spec.error if isinstance(job.spec, Unreadable) else None}
+    return View(template="job_definition.html", values=values, parts=("status_line",))
+
+
+async def show_why(visit: Visit) -> View:
+    """Explain the last runs of the job and the next one, or any time."""
+    job = await visit.find_job()
+    zone = _find_zone(job)
+    at_us = visit.instant_us("at", zone)
+    steps = await visit.ui.service.why.why(job.name, at_us, namespace=job.namespace)
+    values = await _shared_values(visit, job, "/why")
+    values |= {
+        "ledger": make_ledger(steps, visit.times),
+        "at_us": at_us,
+        "at_text": visit.text("at") or "",
+        "zone_name": zone.name,
+        "zone_times": Times(zone, visit.now_us),
+    }
+    return View(template="job_why.html", values=values, parts=("status_line", "why"))
+
+
+# --- shared
+
+
+async def _shared_values(visit: Visit, job: Job, tab: str) -> dict[str, Any]:
+    """Return what the head of every tab shows."""
+    [line] = await visit.ui.service.views.jobs.rows_of([job])
+    versions = await visit.ui.store.versions(job.id, limit=1)
+    return {
+        "job": job,
+        "line": line,
+        "tab": tab,
+        "tabs": TABS,
+        "author": versions[0].author if versions else "",
+        "is_paused": job.state in (JobState.PAUSED, JobState.DISABLED),
+        "is_unreadable": isinstance(job.spec, Unreadable),
+    }
+
+
+async def _make_rows(visit: Visit, items: list[Execution | Span]) -> list[Any]:
+    names = await visit.ui.store.names_of(sorted({item.job for item in items}))
+    nodes = {node.number: node.name for node in await visit.ui.store.nodes()}
+    return make_rows(items, names, nodes, visit.times, is_grouped=False, with_day=True)
+
+
+async def _find_downstream(visit: Visit, job: Job) -> list[str]:
+    followers = await visit.ui.store.followers(job.namespace, job.name)
+    names = await visit.ui.store.names_of([follower for follower, _ in followers][:20])
+    return sorted({name.name for name in names.values()})
+
+
+def _find_zone(job: Job) -> Zone:
+    if isinstance(job.spec, Unreadable) or job.spec.schedule is None:
+        return get_zone("UTC")
+    return job.spec.schedule.parse(job.name).zone
+
+
+def _find_oddities(job: Job, now_us: int) -> list[Any]:
+    """Return the daylight saving changes that affect the schedule within a year."""
+    if isinstance(job.spec, Unreadable) or job.spec.schedule is None or job.state is not JobState.ACTIVE:
+        return []
+    schedule = job.spec.schedule.parse(job.name).anchor(job.created_us)
+    return list(find_oddities(schedule, now_us, now_us + LOOK_AHEAD_US))[:4]
+
+
+def _to_yaml(value: Any) -> str:
+    return str(yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=100))
