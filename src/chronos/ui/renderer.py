@@ -1,5 +1,6 @@
 """PageRenderer: turns a view into HTML with the compiled templates. Every value is escaped unless it is markup."""
 
+import re
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -9,6 +10,8 @@ from chronos.core.schedule.durations import format_duration
 from chronos.ui.status_words import StatusWord, find_word
 from chronos.ui.time_text import Times
 from chronos.ui.visit import View, Visit
+
+_DETAILS = re.compile(r", (?:from \d|until |with jitter |except |counted from |taking clock )")
 
 
 class PageRenderer:
@@ -34,6 +37,7 @@ class PageRenderer:
             "count": count_text,
             "plural": plural,
             "word": find_word,
+            "brief": brief_schedule,
         }
         self._templates = {name: self._environment.get_template(name) for name in self._environment.list_templates()}
 
@@ -97,6 +101,11 @@ def countdown_tag(times: Times, us: int, *, long: bool = False) -> Markup:
 def duration_text(us: int | None) -> Markup:
     """Show a duration, or a dash."""
     return Markup('<span class="quiet">–</span>') if us is None else escape(format_duration(max(0, us)))
+
+
+def brief_schedule(words: str) -> str:
+    """Return the words of a schedule without its start, end, jitter and exclusions, for a list."""
+    return _DETAILS.split(words, maxsplit=1)[0]
 
 
 def count_text(number: int, limit: int | None = None) -> str:

@@ -10,7 +10,7 @@ from chronos.core.schedule.iso8601 import parse_instant
 from chronos.core.schedule.timezones import get_zone
 from chronos.service.serializers.execution import read_detail
 
-TRIGGERS = {"schedule": "schedule", "recovery": "recovery", "backfill": "backfill", "dependency": "upstream job"}
+TRIGGERS = {"schedule": "schedule", "recovery": "recovery", "backfill": "backfill", "dependency": "upstream"}
 _WAITS = {
     Status.READY: "Waiting for a slot",
     Status.QUEUED: "Queued behind an earlier run",

@@ -49,6 +49,7 @@ async def show(visit: Visit) -> View:
         "sentence": describe_run(run, record),
         "ledger": make_ledger(steps, visit.times, view.attempts),
         "tasks": record["tasks"],
+        "total_attempts": sum(len(task["attempts"]) for task in record["tasks"]),
         "more_tasks": max(0, len(tasks) - MAX_ROWS),
         "gantt": draw_gantt(tasks, visit.now_us),
         "selected": selected,
