@@ -64,7 +64,7 @@ COMMANDS_AT_ONCE = 20
 ARGV = ["echo", "done"]
 IDLE_JOBS = 10_000
 IDLE_S = 5.0
-LATENESS = ((50, 100_000, 1), (1_000, 1_000, 1), (10_000, 100, TURNS))  # jobs, microseconds between two, turns
+LATENESS = ((50, 100_000), (1_000, 1_000), (10_000, 100))  # jobs, microseconds between two
 P99_GOALS = {50: Goal(must=10), 1_000: Goal(must=100), 10_000: Goal(must=1_000, aim=50)}
 
 Measure = Callable[[], float]
@@ -206,8 +206,8 @@ def _lateness(stores: Stores) -> list[Row]:
     kind = stores.kind
     _late_ms(stores, 1, 0)  # imports everything that is imported on first use
     rows = []
-    for count, apart_us, turns in LATENESS:
-        figures = [_late_ms(stores, count, apart_us) for _ in range(turns)]
+    for count, apart_us in LATENESS:
+        figures = [_late_ms(stores, count, apart_us) for _ in range(TURNS)]
         case = "one every 100 ms" if count == 50 else f"{count:,} within a second"
         for name, place, goal in (
             ("p50", count // 2, None),

@@ -18,6 +18,7 @@ from chronos.core.schedule.union import split_expressions
 from chronos.errors import Invalid
 
 DEFAULT_NAMESPACE = "default"
+ONE_OFF_TAG = "one-off"  # of a job that has only one-off runs, with the kind of its target
 _NAME_INDEPENDENT = re.compile(r"[0-9*,/ -]+|@[a-z]+|@every [0-9a-z.]+", re.ASCII)  # no ``H``, no words
 
 

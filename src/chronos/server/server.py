@@ -8,6 +8,7 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from importlib.metadata import version
 from typing import Any
@@ -20,6 +21,7 @@ from chronos.api import REQUEST_INFO, Access, Api, SessionStore, make_api
 from chronos.assembly import (
     Service,
     collect_target_checks,
+    count_abandoned_threads,
     make_engine,
     make_node_clock,
     make_runners,
@@ -31,6 +33,7 @@ from chronos.core.job import JobState
 from chronos.engine.engine import Engine
 from chronos.observe.log_setup import line_logger
 from chronos.observe.metrics import Metrics
+from chronos.runners.contract import Runner
 from chronos.runners.python.function_registry import FunctionRegistry
 from chronos.server.config import Config
 from chronos.server.sockets import bind_sockets, close_sockets, server_url
@@ -67,13 +70,28 @@ class _ClientErrorFilter(logging.Filter):
 _http.addFilter(_ClientErrorFilter())
 
 
+RunnerReplacement = Callable[[dict[str, Runner]], dict[str, Runner]]
+
+
+def keep_runners(runners: dict[str, Runner]) -> dict[str, Runner]:
+    """Return the same runners: nothing is replaced."""
+    return runners
+
+
 class Server:
     """A node with its API. A second call of ``stop`` ends the drain at once."""
 
-    def __init__(self, config: Config, clock: Clock, roles: Roles = ALL_ROLES) -> None:
+    def __init__(
+        self,
+        config: Config,
+        clock: Clock,
+        roles: Roles = ALL_ROLES,
+        replace_runners: RunnerReplacement = keep_runners,
+    ) -> None:
         self.config = config
         self._clock, self._roles = make_node_clock(clock), roles
         self._options = engine_options(config, roles)
+        self._replace_runners = replace_runners
         self._stack = AsyncExitStack()
         self._store: Store | None = None
         self._engine: Engine | None = None
@@ -109,6 +127,7 @@ class Server:
             command=command_rules(config),
             allowed=allowed_targets(config),
         )
+        runners = self._replace_runners(runners)
         for runner in runners.values():
             self._stack.push_async_callback(runner.close)
         service = make_service(
@@ -144,6 +163,7 @@ class Server:
         await engine.start()
         self._engine = engine
         metrics.set_failing_duties_source(lambda: len(engine.node.duties.failing))
+        metrics.set_abandoned_threads_source(lambda: count_abandoned_threads(runners))
         self._stack.push_async_callback(engine.crash)  # ends the work that a stop has not ended
         ui = self._make_ui(service, store, api, access) if config["ui.enabled"] else None
         if ui is not None:
