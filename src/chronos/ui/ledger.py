@@ -41,6 +41,7 @@ _VERDICTS = {
     WhyVerdict.UNKNOWN: ("warning", "warn", "Not known"),
     WhyVerdict.COMING: ("fact", "next", "Next run"),
 }
+_FINAL = (WhyVerdict.ENDED, WhyVerdict.FAILED)  # their sentences begin with the status
 _ATTEMPT_STATUS = (
     ("succeeded", "succeeded", "succeeded"),
     ("is running", "running", "running"),
@@ -72,6 +73,8 @@ def _make_row(step: WhyStep) -> LedgerRow:
     sentence = hide_userinfo(step.sentence)
     if step.verdict is WhyVerdict.ATTEMPT:
         s, icon, verdict, sentence = _split_attempt(sentence)
+    elif step.verdict in _FINAL:
+        verdict, _, sentence = sentence.partition(". ") if ". " in sentence else (sentence.rstrip("."), "", "")
     return LedgerRow(
         kind="next" if step.verdict is WhyVerdict.COMING else "step",
         at_us=step.at_us,

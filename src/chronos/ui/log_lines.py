@@ -16,7 +16,6 @@ MAX_LINE = 4 << 10  # characters of a line before "Show all"
 _ANSI = re.compile(r"\x1b\[([0-9;]*)m")
 _OTHER_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-_BIDI = re.compile("[\u202a-\u202e\u2066-\u2069]")
 _ERROR = re.compile(r"\b(error|exception|fatal|traceback|critical)\b", re.IGNORECASE)
 _WARNING = re.compile(r"\bwarn(ing)?\b", re.IGNORECASE)
 _COLOURS = {
@@ -145,8 +144,6 @@ def _wrap(text: str, status: str, search: str) -> Markup:
     if not plain:
         return Markup("")
     html = _mark(plain, search)
-    if _BIDI.search(plain):
-        html = Markup("<bdi>{}</bdi>").format(Markup(_BIDI.sub("�", html)))
     return Markup('<span class="a" data-s="{}">{}</span>').format(status, html) if status else html
 
 

@@ -11,6 +11,9 @@ from chronos.ui.status_words import StatusWord, find_word
 from chronos.ui.time_text import Times
 from chronos.ui.visit import View, Visit
 
+_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+_REVERSING = re.compile("[\u202a-\u202e\u2066-\u2069]")
+_INVISIBLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _DETAILS = re.compile(r", (?:from \d|until |with jitter |except |counted from |taking clock )")
 
 
@@ -43,17 +46,28 @@ class PageRenderer:
 
     def page(self, view: View, visit: Visit, shared: dict[str, Any]) -> str:
         """Render the whole page."""
-        return self._templates[view.template].render(**shared, **view.values, v=visit, times=visit.times)
+        return _defuse(self._templates[view.template].render(**shared, **view.values, v=visit, times=visit.times))
 
     def part(self, view: View, part: str, visit: Visit, shared: dict[str, Any]) -> str:
         """Render one region: the block of this name, as it is within the page."""
         template = self._templates[view.template]
         context = template.new_context({**shared, **view.values, "v": visit, "times": visit.times})
-        return "".join(template.blocks[part](context))
+        return _defuse("".join(template.blocks[part](context)))
 
     def bare(self, template: str, **values: Any) -> str:
         """Render a page outside the layout, for viewers who are not signed in."""
-        return self._templates[template].render(**values)
+        return _defuse(self._templates[template].render(**values))
+
+
+def _defuse(html: str) -> str:
+    """Drop control characters, and show characters that reverse the text after them as "�".
+
+    Names, errors and output come from anywhere. Escaping keeps them from being markup; these characters could still
+    make a page read differently from what it says.
+    """
+    if _INVISIBLE.search(html) is None:
+        return html
+    return _REVERSING.sub("�", _CONTROLS.sub("", html))
 
 
 # --- functions of the templates

@@ -8,6 +8,7 @@ from chronos.core.schedule.durations import format_duration
 from chronos.service.serializers import id_text
 from chronos.service.serializers.execution import count_attempts, read_detail
 from chronos.store.contract import JobName
+from chronos.store.overview import LATE_START_US
 from chronos.ui.run_lines import TRIGGERS, describe_run, describe_span
 from chronos.ui.status_words import name_run_status
 from chronos.ui.time_text import Times
@@ -60,6 +61,10 @@ def make_rows(
     return rows
 
 
+def _is_late(run: Execution, now_us: int) -> bool:
+    return now_us - max(run.scheduled_us, run.admitted_us) > LATE_START_US and not run.held
+
+
 def _count_same(items: Sequence[Execution | Span], start: int) -> int:
     """Return how many neighbours are plain successes of the same job."""
     first = items[start]
@@ -94,13 +99,14 @@ def _row(
             trigger="schedule",
         )
     duration_us = None
-    if item.started_us is not None:
-        duration_us = max(0, (item.finished_us or times.now_us) - item.started_us)
+    began_us = item.admitted_us if item.started_us is None and not item.status.final else item.started_us
+    if began_us is not None:
+        duration_us = max(0, (item.finished_us or times.now_us) - began_us)
     attempts = count_attempts(item, read_detail(item))
     return RunRow(
         id=id_text(item.id),
         key=id_text(item.id),
-        status=name_run_status(item),
+        status=name_run_status(item, is_late=_is_late(item, times.now_us)),
         job_name=name,
         at_us=item.scheduled_us,
         at_text=times.day_clock(item.scheduled_us) if with_day else times.clock(item.scheduled_us),

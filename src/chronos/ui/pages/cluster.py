@@ -40,9 +40,9 @@ async def show(visit: Visit) -> View:
     lines = [NodeLine(node=node, status=_find_status(node, visit.now_us), running=None) for node in nodes]
     alive = [line for line in lines if line.status == "alive"]
     lost = [line for line in lines if line.status == "lost"]
-    stopped = sorted(
-        (line for line in lines if line.status == "stopped"), key=lambda line: -(line.node.stopped_us or 0)
-    )
+    names = {line.node.name for line in alive}
+    gone = [line for line in lines if line.status == "stopped" and line.node.name not in names]
+    stopped = sorted(gone, key=lambda line: line.node.stopped_us or 0, reverse=True)
     queues: list[QueueLine] = []
     counts = None
     if visit.account.sees_everything:

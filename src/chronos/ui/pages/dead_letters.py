@@ -18,6 +18,7 @@ _MAX_SHOWN = 50  # of one group
 _KEY_CHARS = 120
 _QUOTED = re.compile(r"\"[^\"]*\"|'[^']*'|“[^”]*”")
 _IDS = re.compile(r"\b[0-9a-f]{8}(?:-?[0-9a-f]{4}){3}-?[0-9a-f]{12}\b|\b[0-9a-f]{12,}\b", re.IGNORECASE)
+_TASK = re.compile(r'Task "([^"]*)" failed(?: after \d+ attempts?)?: (.*)', re.DOTALL)
 _NUMBERS = re.compile(r"\d+(?:\.\d+)?")
 
 
@@ -26,6 +27,7 @@ class LetterGroup:
     """Dead letters with the same error."""
 
     key: str
+    task: str  # empty if the error names none
     error: str
     jobs: list[str] = field(default_factory=list)
     letters: list[DeadLetter] = field(default_factory=list)
@@ -61,6 +63,12 @@ def find_group_key(error: str) -> str:
     return " ".join(plain.split())[:_KEY_CHARS]
 
 
+def _split_task(error: str) -> tuple[str, str]:
+    """Split ``Task "load" failed after 3 attempts: HTTP 503`` into the task and the error of its last attempt."""
+    match = _TASK.fullmatch(error)
+    return (match[1], match[2]) if match else ("", error)
+
+
 def _group(letters: Sequence[DeadLetter], names: dict[bytes, JobName], query: str) -> list[LetterGroup]:
     """Group letters by error, the group with the newest letter first."""
     groups: dict[str, LetterGroup] = {}
@@ -69,8 +77,9 @@ def _group(letters: Sequence[DeadLetter], names: dict[bytes, JobName], query: st
         name = names[letter.job].name if letter.job in names else "deleted job"
         if query and query.lower() not in f"{error} {name}".lower():
             continue
-        key = find_group_key(error)
-        group = groups.setdefault(key, LetterGroup(key=key, error=error))
+        task, rest = _split_task(error)
+        key = f"{task}: {find_group_key(rest)}"
+        group = groups.setdefault(key, LetterGroup(key=key, task=task, error=rest))
         group.letters.append(letter)
         if name not in group.jobs:
             group.jobs.append(name)

@@ -9,11 +9,14 @@ from chronos.core.job import Job, JobState, Unreadable
 from chronos.core.schedule.dst import find_oddities
 from chronos.core.schedule.timezones import Zone, get_zone
 from chronos.service.schedule_preview import LOOK_AHEAD_US
-from chronos.service.serializers import write_job
+from chronos.service.serializers import id_text, write_job
+from chronos.service.views.job_rows import RECENT_RUNS
 from chronos.store.contract import ExecutionFilter
+from chronos.ui.charts.durations import VersionMark, draw_durations
 from chronos.ui.ledger import make_ledger
 from chronos.ui.run_rows import make_rows
 from chronos.ui.time_text import Times
+from chronos.ui.trouble import find_trouble
 from chronos.ui.version_lines import describe_change, list_changes
 from chronos.ui.visit import View, Visit
 
@@ -43,13 +46,19 @@ _SERVER_FIELDS = (
 async def show_overview(visit: Visit) -> View:
     """Show what the job does, when it runs next, and how it went."""
     job = await visit.find_job()
-    values = await _shared_values(visit, job, "")
+    length = int(visit.choice("runs", ("90", "60", "365")))
+    values = await _shared_values(visit, job, "", recent=length)
     page = await visit.ui.store.list_executions(ExecutionFilter(job=job.id), limit=_OVERVIEW_RUNS)
     next_us = await visit.ui.service.jobs.next_runs(job.name, _NEXT, namespace=job.namespace)
-    versions = await visit.ui.store.versions(job.id, limit=4)
+    versions = await visit.ui.store.versions(job.id, limit=20)
+    marks = [VersionMark(version.version, version.saved_us) for version in versions]
     values |= {
         "rows": await _make_rows(visit, page.items),
         "next_us": next_us,
+        "trouble": find_trouble(page.items, values["line"]),
+        "durations": draw_durations(values["line"].recent, marks, visit.times),
+        "length": length,
+        "id_text": id_text,
         "oddities": _find_oddities(job, visit.now_us),
         "versions": versions[:3],
         "changes": list_changes(versions[1], versions[0]) if len(versions) > 1 else [],
@@ -57,7 +66,9 @@ async def show_overview(visit: Visit) -> View:
         "downstream": await _find_downstream(visit, job),
         "describe_change": describe_change,
     }
-    return View(template="job.html", values=values, parts=("status_line", "facts", "rows"))
+    return View(
+        template="job.html", values=values, parts=("status_line", "trouble_note", "facts", "duration_chart", "rows")
+    )
 
 
 async def show_runs(visit: Visit) -> View:
@@ -120,9 +131,9 @@ async def show_why(visit: Visit) -> View:
 # --- shared
 
 
-async def _shared_values(visit: Visit, job: Job, tab: str) -> dict[str, Any]:
+async def _shared_values(visit: Visit, job: Job, tab: str, *, recent: int = RECENT_RUNS) -> dict[str, Any]:
     """Return what the head of every tab shows."""
-    [line] = await visit.ui.service.views.jobs.rows_of([job])
+    [line] = await visit.ui.service.views.jobs.rows_of([job], recent=recent)
     versions = await visit.ui.store.versions(job.id, limit=1)
     return {
         "job": job,
