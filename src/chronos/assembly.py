@@ -260,6 +260,7 @@ def make_service(
     jobs = JobService(store, clock, saver, defaults=defaults, checks=checks)
     backpressure = Backpressure(store, clock, limit=MAX_PENDING if max_pending is None else max_pending)
     runs = ExecutionService(store, clock, jobs, backpressure, new_request=new_request)
+    why = WhyService(store, clock, jobs, runs)
     return Service(
         jobs=jobs,
         job_saver=saver,
@@ -269,8 +270,8 @@ def make_service(
         backfills=BackfillService(store, clock, jobs, backpressure, new_request=new_request),
         enqueues=EnqueueService(store, clock, jobs, backpressure, new_request=new_request),
         one_off_runs=OneOffRuns(clock, jobs, saver, runs),
-        why=WhyService(store, clock, jobs, runs),
-        views=make_views(store, clock),
+        why=why,
+        views=make_views(store, clock, jobs, runs, why),
     )
 
 

@@ -15,7 +15,7 @@ from chronos.core.credentials import mask_options
 from chronos.core.schedule.parser import parse_schedule
 from chronos.core.schedule.schedule import Schedule
 from chronos.core.schedule.union import split_expressions
-from chronos.errors import Invalid
+from chronos.errors import Invalid, InvalidSchedule
 
 DEFAULT_NAMESPACE = "default"
 ONE_OFF_TAG = "one-off"  # of a job that has only one-off runs, with the kind of its target
@@ -160,6 +160,16 @@ class Job:
     updated_us: int
     paused_us: int | None = None
     note: str = ""  # why it is paused or disabled
+
+
+def find_zone(job: Job) -> str | None:
+    """Return the time zone of a job's schedule; None if it has no schedule, or one that cannot be read."""
+    if isinstance(job.spec, Unreadable) or job.spec.schedule is None:
+        return None
+    try:
+        return job.spec.schedule.parse(job.name).zone.name
+    except InvalidSchedule:
+        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,12 +26,12 @@ from dataclasses import dataclass
 from enum import IntFlag
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from chronos.core.execution import Attempt, DeadLetter, Execution, Span, Status
+from chronos.core.execution import Attempt, Cause, DeadLetter, Execution, Span, Status
 from chronos.core.job import Job, JobSpec, JobState, JobStatus, JobVersion, UpstreamCondition
 from chronos.core.node import AuditEntry, Node
 from chronos.core.token import ApiToken
 from chronos.store.commands import Command, OutboxItem, OutputRow
-from chronos.store.overview import Facet, JobActivity, JobSort, StatusCounts
+from chronos.store.overview import Blockage, EndedCounts, Facet, JobActivity, JobSort, Load, StatusCounts
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -126,6 +126,35 @@ class ExecutionFilter:
     job: bytes | None = None
     status: Status | None = None
     troubled: bool = False  # only failed, stale, missed and completed with errors
+    statuses: tuple[Status, ...] = ()  # any of these
+    causes: tuple[Cause, ...] = ()
+    node: int | None = None  # the node that ran it last
+    from_us: int | None = None  # due or requested from then on
+    to_us: int | None = None  # due or requested before then
+
+    @property
+    def selected_statuses(self) -> tuple[Status, ...] | None:
+        """The statuses that match; None: all."""
+        chosen = set(Status)
+        if self.troubled:
+            chosen &= {status for status in Status if status >= Status.COMPLETED_WITH_ERRORS}
+        if self.statuses:
+            chosen &= set(self.statuses)
+        if self.status is not None:
+            chosen &= {self.status}
+        return None if len(chosen) == len(Status) else tuple(sorted(chosen))
+
+    @property
+    def searches(self) -> bool:
+        """Whether no index helps with a part of the filter."""
+        return bool(self.causes) or self.node is not None
+
+
+class Neighbours(NamedTuple):
+    """The executions of a job just before and after another one, in list order, without spans."""
+
+    older: bytes | None
+    newer: bytes | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -294,7 +323,22 @@ class Store(Protocol):
         - Ordered: newest first, by the millisecond when each was due or requested. Within one millisecond, requested
           executions are in the order of their requests, and those of a backfill in the order of their instants.
         - Complete: consecutive pages have no gaps and no duplicates.
+        - Bounded: with ``causes`` or ``node``, a page reads a bounded number of rows. It may then be short, and is not
+          ``complete``.
         """
+
+    async def neighbours(self, job: bytes, execution: bytes) -> Neighbours:
+        """Return the executions of a job just before and after another one."""
+
+    async def loads(self) -> list[Load]:
+        """Return the number of open executions per lane, status and node.
+
+        - Ordered: by lane, status and node.
+        - Bounded: the cost grows with the number of open executions.
+        """
+
+    async def blockage(self, execution: bytes) -> Blockage | None:
+        """Return what an open execution waits for; None if it is not open."""
 
     async def execution(self, execution: bytes) -> ExecutionView | None:
         """Return one execution with its attempts, or None.
@@ -302,8 +346,11 @@ class Store(Protocol):
         - Bounded: two queries.
         """
 
-    async def output(self, execution: bytes) -> list[OutputRow]:
-        """Return the output of an execution's attempts, ordered by task, attempt number and part."""
+    async def output(self, execution: bytes, *, task: str | None = None, number: int | None = None) -> list[OutputRow]:
+        """Return the output of an execution's attempts, or of one task or attempt.
+
+        - Ordered: by task, attempt number and part.
+        """
 
     async def ended_since(self, after: tuple[int, bytes], limit: int) -> list[Execution | Span]:
         """Return history strictly after ``after``, a pair (``finished_us``, id).
@@ -312,6 +359,15 @@ class Store(Protocol):
         - Bounded: ``limit`` rows.
         - Late rows: a row may be committed after a read that has passed its ``finished_us``. A caller that must see
           every row starts each read a little earlier.
+        """
+
+    async def count_ended(
+        self, from_us: int, to_us: int, *, job: bytes | None = None, namespace: str | None = None
+    ) -> EndedCounts:
+        """Count the executions and instants that ended from ``from_us`` and before ``to_us``, by status.
+
+        - With ``job`` or ``namespace``: only those of the job, or of jobs that exist in the namespace.
+        - Bounded: reads at most ``COUNT_CAP + 1`` rows of history, the oldest of the range.
         """
 
     async def latest(self, jobs: Sequence[bytes], *, started: bool = False) -> dict[bytes, Execution]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from chronos.core.execution import Status
+from chronos.core.execution import Execution, Status
 from chronos.core.job import JobStatus
 
 COUNT_CAP = 10_000
@@ -69,3 +69,36 @@ class Facet(NamedTuple):
 
     value: str
     jobs: int
+
+
+class Load(NamedTuple):
+    """The open executions of one lane and node that have the same status."""
+
+    lane: int
+    status: Status
+    node: int | None
+    held: bool
+    runs: int
+    since_us: int  # the earliest time since which one of them is ready, or was admitted
+    started_us: int | None  # the earliest start of a current attempt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blockage:
+    """What an execution that has not started waits for: places of its job, and places of its concurrency key."""
+
+    limit: int  # of the job; 0: none
+    used: int  # places of the job in use
+    holders: tuple[Execution, ...]  # other executions of the job that use one, the longest-running first; a few
+    key_limit: int | None  # None: it has no key
+    key_used: int | None
+    key_holders: tuple[Execution, ...]
+    ahead: int  # queued executions of the job that go first
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedCounts:
+    """How many executions and instants of spans ended, by status."""
+
+    counts: dict[Status, int]
+    rows: int  # of history that were counted; ``COUNT_CAP + 1`` means that there are more

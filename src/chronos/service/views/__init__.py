@@ -7,7 +7,19 @@ three agree. Each view is bounded by what it shows.
 from dataclasses import dataclass
 
 from chronos.clock import Clock
+from chronos.service.executions import ExecutionService
+from chronos.service.jobs import JobService
+from chronos.service.views.cluster import ClusterView
+from chronos.service.views.dead_letter_groups import DeadLetterGroups
+from chronos.service.views.facets import FacetView
+from chronos.service.views.job_facts import JobFactsView
 from chronos.service.views.job_rows import JobRows
+from chronos.service.views.log_windows import LogWindows
+from chronos.service.views.run_detail import RunDetailView
+from chronos.service.views.run_rows import RunRows
+from chronos.service.views.run_stats import RunStats
+from chronos.service.views.upcoming import UpcomingRuns
+from chronos.service.why import WhyService
 from chronos.store.contract import Store
 
 
@@ -16,8 +28,29 @@ class Views:
     """Every view of a store."""
 
     jobs: JobRows
+    facets: FacetView
+    job_facts: JobFactsView
+    upcoming: UpcomingRuns
+    runs: RunRows
+    run_detail: RunDetailView
+    stats: RunStats
+    logs: LogWindows
+    cluster: ClusterView
+    dead_letters: DeadLetterGroups
 
 
-def make_views(store: Store, clock: Clock) -> Views:
+def make_views(store: Store, clock: Clock, jobs: JobService, runs: ExecutionService, why: WhyService) -> Views:
     """Make the views of an open store."""
-    return Views(jobs=JobRows(store, clock))
+    rows = JobRows(store, clock)
+    return Views(
+        jobs=rows,
+        facets=FacetView(store, clock),
+        job_facts=JobFactsView(store, clock, rows, why),
+        upcoming=UpcomingRuns(clock),
+        runs=RunRows(store, clock),
+        run_detail=RunDetailView(store, jobs, runs),
+        stats=RunStats(store, clock),
+        logs=LogWindows(store),
+        cluster=ClusterView(store, clock),
+        dead_letters=DeadLetterGroups(store, clock),
+    )

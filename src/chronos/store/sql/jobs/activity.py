@@ -75,7 +75,7 @@ class ActivityQueries:
                 )
         args = (now_us,) if namespace is None else (now_us, namespace)
         counts = ", ".join(f"(select count(*) from ({part} {_CAP}) as n)" for part in parts)
-        [row] = yield Query(f"select {counts} where $1 = $1", args)
+        [row] = yield Query(f"select {counts} where cast($1 as bigint) is not null", args)
         return StatusCounts(total=row[0], by_status=dict(zip(statuses, row[1:], strict=True)))
 
     def tag_facets(self, namespace: str | None, limit: int) -> Steps[list[Facet]]:

@@ -105,7 +105,9 @@ class JobQueries:
         """Return the path along the candidates of a status; None if they are too many to be sorted."""
         assert where.status is not None
         candidates = candidates_sql(where.status, "$1")
-        [(count,)] = yield Query(f"select count(*) from ({candidates}) as c where $1 = $1", (where.now_us,))
+        [(count,)] = yield Query(
+            f"select count(*) from ({candidates}) as c where cast($1 as bigint) is not null", (where.now_us,)
+        )
         if count > COUNT_CAP:
             return None
         named = named_candidates_sql(self._d, where.status, str(int(where.now_us)))

@@ -8,8 +8,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from chronos.core.job import Job, Unreadable
-from chronos.errors import InvalidSchedule
+from chronos.core.job import Job, find_zone
 from chronos.store.contract import JobFilter, Page
 from chronos.store.overview import JobSort
 from chronos.store.sql.jobs.list_position import Position, write_position
@@ -50,17 +49,7 @@ def is_match(job: Job, where: JobFilter) -> bool:
         return False
     if where.target is not None and all(task.target.kind != where.target for task in spec.tasks):
         return False
-    return where.zone is None or zone_of(job) == where.zone
-
-
-def zone_of(job: Job) -> str | None:
-    """Return the time zone of a job's schedule; None if it has no schedule, or one that cannot be read."""
-    if isinstance(job.spec, Unreadable) or job.spec.schedule is None:
-        return None
-    try:
-        return job.spec.schedule.parse(job.name).zone.name
-    except InvalidSchedule:
-        return None
+    return where.zone is None or find_zone(job) == where.zone
 
 
 class JobSearch:

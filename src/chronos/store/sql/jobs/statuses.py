@@ -10,12 +10,12 @@ from chronos.store.sql.query import Dialect
 
 _READY, _RUNNING, _WAITING = int(Status.READY), int(Status.RUNNING), int(Status.WAITING)
 _READY_LONG = (
-    f"{{0}}status = {_READY} and {{0}}held = 0 and coalesce({{0}}ready_since_us, {{0}}admitted_us) <= {{1}} - "
-    f"{LATE_START_US}"
+    f"{{0}}status = {_READY} and {{0}}held = 0 and coalesce({{0}}ready_since_us, {{0}}admitted_us) <= "
+    f"cast({{1}} as bigint) - {LATE_START_US}"
 ).format
 _IS_RETRY = "{0}attempt > 1 and {0}started_us is not null".format
 _IS_WORK = f"{{0}}status in ({_RUNNING}, {_WAITING}) and {{0}}started_us is not null".format
-_NOT_ADMITTED = f"{{0}}next_us is not null and {{0}}next_us <= {{1}} - {LATE_ADMISSION_US}".format
+_NOT_ADMITTED = f"{{0}}next_us is not null and {{0}}next_us <= cast({{1}} as bigint) - {LATE_ADMISSION_US}".format
 
 #: Statuses of jobs that are not active, which the table ``idle`` lists.
 IDLE_STATES = {

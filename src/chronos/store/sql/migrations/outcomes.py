@@ -25,4 +25,9 @@ create table job_month (
 create index job_month_age on job_month (month, job);
 """
 
-LAST_OUTCOMES_AND_DAYS = LAST_OUTCOMES + DAYS
+# How many executions other nodes took over when the node was lost; null: it was not.
+TAKEN_OVER = """
+alter table node add column taken_over {int};
+"""
+
+LAST_OUTCOMES_AND_DAYS = LAST_OUTCOMES + DAYS + TAKEN_OVER
