@@ -1,14 +1,18 @@
 """The ledger: the steps of a "why" explanation as rows with a time, a glyph, a verdict and a sentence."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+
+from markupsafe import Markup, escape
 
 from chronos.core.calendar import SECOND_US
 from chronos.core.credentials import hide_userinfo
 from chronos.core.execution import Attempt
 from chronos.core.schedule.durations import format_duration
-from chronos.service.why import WhyStep, WhyVerdict
+from chronos.service.why_steps import WhyRef, WhyStep, WhyVerdict
 from chronos.ui.time_text import Times
+
+LinkMaker = Callable[[WhyRef], str | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,7 +20,7 @@ class LedgerRow:
     """One row. A ``gap`` has only a sentence; a ``day`` is a heading."""
 
     kind: str  # step, next, gap or day
-    sentence: str
+    sentence: str | Markup
     at_us: int | None = None
     s: str = "fact"
     icon: str = "fact"
@@ -40,6 +44,11 @@ _VERDICTS = {
     WhyVerdict.NO_INSTANT: ("skipped", "skipped", "Not a scheduled time"),
     WhyVerdict.UNKNOWN: ("warning", "warn", "Not known"),
     WhyVerdict.COMING: ("fact", "next", "Next run"),
+    WhyVerdict.LIMITS: ("succeeded", "succeeded", "Limits"),
+    WhyVerdict.CLAIMED: ("fact", "node", "Claimed"),
+    WhyVerdict.BACKOFF: ("fact", "waiting", "Paused before a retry"),
+    WhyVerdict.FOLLOWERS: ("fact", "branch", "Downstream jobs"),
+    WhyVerdict.DEAD_LETTER: ("failed", "letters", "Added to dead letters"),
 }
 _FINAL = (WhyVerdict.ENDED, WhyVerdict.FAILED)  # their sentences begin with the status
 _ATTEMPT_STATUS = (
@@ -52,8 +61,13 @@ _ATTEMPT_STATUS = (
 )
 
 
-def make_ledger(steps: Sequence[WhyStep], times: Times, attempts: Sequence[Attempt] = ()) -> list[LedgerRow]:
-    """Return the rows of an explanation, with a heading per day if it spans several."""
+def make_ledger(
+    steps: Sequence[WhyStep], times: Times, link: LinkMaker, attempts: Sequence[Attempt] = ()
+) -> list[LedgerRow]:
+    """Return the rows of an explanation, with a heading per day if it spans several.
+
+    ``link`` returns the address of something that a sentence names.
+    """
     rows: list[LedgerRow] = []
     waits = _find_waits(attempts)
     days = {times.day_of(step.at_us) for step in steps}
@@ -64,12 +78,12 @@ def make_ledger(steps: Sequence[WhyStep], times: Times, attempts: Sequence[Attem
             rows.append(LedgerRow(kind="day", sentence=times.date(step.at_us)))
         if step.verdict is WhyVerdict.ATTEMPT and step.at_us in waits:
             rows.append(LedgerRow(kind="gap", sentence=waits[step.at_us]))
-        rows.append(_make_row(step))
+        rows.append(_make_row(step, link))
     return rows
 
 
-def _make_row(step: WhyStep) -> LedgerRow:
-    s, icon, verdict = _VERDICTS[step.verdict]
+def _make_row(step: WhyStep, link: LinkMaker) -> LedgerRow:
+    s, icon, verdict = _VERDICTS.get(step.verdict, ("fact", "fact", step.verdict.value.replace("_", " ").capitalize()))
     sentence = hide_userinfo(step.sentence)
     if step.verdict is WhyVerdict.ATTEMPT:
         s, icon, verdict, sentence = _split_attempt(sentence)
@@ -81,8 +95,18 @@ def _make_row(step: WhyStep) -> LedgerRow:
         s=s,
         icon=icon,
         verdict=verdict,
-        sentence=sentence,
+        sentence=_link_evidence(sentence, step.refs, link),
     )
+
+
+def _link_evidence(sentence: str, refs: Sequence[WhyRef], link: LinkMaker) -> Markup:
+    """Return a sentence with links where it names runs, nodes, versions and jobs."""
+    html = escape(sentence)
+    for ref in refs:
+        address, text = link(ref), escape(ref.text)
+        if address is not None and text in html:
+            html = Markup(html.replace(text, Markup('<a href="{}">{}</a>').format(address, ref.text), 1))
+    return html
 
 
 def _split_attempt(sentence: str) -> tuple[str, str, str, str]:

@@ -2,8 +2,6 @@
 
 from typing import NamedTuple
 
-from chronos.core.execution import Execution, Status
-
 
 class StatusWord(NamedTuple):
     """How a status is shown."""
@@ -44,12 +42,3 @@ def find_word(status: str) -> StatusWord:
     """Return how a status is shown, by its name in the API. An unknown one is shown by its name."""
     known = _WORDS.get(status)
     return known or StatusWord(_UNKNOWN, _UNKNOWN, status.replace("_", " ").capitalize())
-
-
-def name_run_status(execution: Execution, *, is_late: bool = False) -> str:
-    """Return the status of a run. A run that waits for a retry is retrying; a ready one may be late."""
-    if execution.status is Status.WAITING and execution.started_us is not None:
-        return "retrying" if execution.attempt > 1 else "waiting"
-    if is_late and execution.status is Status.READY:
-        return "late"
-    return execution.status.name.lower()

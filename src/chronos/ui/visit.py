@@ -15,6 +15,7 @@ from chronos.core.schedule.timezones import Zone, get_zone
 from chronos.errors import NotFound
 from chronos.service.cooperative import TimeSlicer
 from chronos.service.serializers.identifiers import find_name_fault
+from chronos.service.why_steps import WhyRef
 from chronos.store.contract import Store
 from chronos.ui.accounts import Account, Accounts
 from chronos.ui.assets import Asset
@@ -134,6 +135,20 @@ class Visit:
     def run_url(self, run: str, **query: Any) -> str:
         """Return the address of a run."""
         return self.url(f"/runs/{run}", **query)
+
+    def evidence_url(self, ref: WhyRef) -> str | None:
+        """Return the address of something that an explanation names, or None."""
+        match ref.kind:
+            case "run":
+                return self.run_url(ref.id)
+            case "job":
+                return self.job_url(ref.id)
+            case "node":
+                return self.url("/cluster")
+            case "dead_letter":
+                return self.url("/dead-letters")
+            case _:
+                return None
 
     def asset_url(self, name: str) -> str:
         """Return the address of a static file."""

@@ -4,19 +4,16 @@ from typing import Any
 
 import yaml
 
-from chronos.core.execution import Execution, Span
 from chronos.core.job import Job, JobState, Unreadable
-from chronos.core.schedule.dst import find_oddities
 from chronos.core.schedule.timezones import Zone, get_zone
-from chronos.service.schedule_preview import LOOK_AHEAD_US
 from chronos.service.serializers import id_text, write_job
 from chronos.service.views.job_rows import RECENT_RUNS
+from chronos.service.views.run_rows import FAILED, NOT_RUN
 from chronos.store.contract import ExecutionFilter
 from chronos.ui.charts.durations import VersionMark, draw_durations
 from chronos.ui.ledger import make_ledger
-from chronos.ui.run_rows import make_rows
+from chronos.ui.run_table import make_lines
 from chronos.ui.time_text import Times
-from chronos.ui.trouble import find_trouble
 from chronos.ui.version_lines import describe_change, list_changes
 from chronos.ui.visit import View, Visit
 
@@ -28,6 +25,7 @@ TABS = (
     ("/why", "Why"),
 )
 _OVERVIEW_RUNS = 20
+_RUN_FILTERS = {"all": (), "failed": FAILED, "not-run": NOT_RUN}
 _ROWS = 100
 _NEXT = 10
 _SERVER_FIELDS = (
@@ -48,22 +46,21 @@ async def show_overview(visit: Visit) -> View:
     job = await visit.find_job()
     length = int(visit.choice("runs", ("90", "60", "365")))
     values = await _shared_values(visit, job, "", recent=length)
-    page = await visit.ui.store.list_executions(ExecutionFilter(job=job.id), limit=_OVERVIEW_RUNS)
-    next_us = await visit.ui.service.jobs.next_runs(job.name, _NEXT, namespace=job.namespace)
+    views = visit.ui.service.views
+    page = await views.runs.page(ExecutionFilter(job=job.id), limit=_OVERVIEW_RUNS)
+    facts = await views.job_facts.get(job)
     versions = await visit.ui.store.versions(job.id, limit=20)
     marks = [VersionMark(version.version, version.saved_us) for version in versions]
     values |= {
-        "rows": await _make_rows(visit, page.items),
-        "next_us": next_us,
-        "trouble": find_trouble(page.items, values["line"]),
+        "rows": make_lines(page.rows, visit.times, with_day=True),
+        "facts": facts,
+        "upcoming": views.upcoming.of(job, _NEXT),
         "durations": draw_durations(values["line"].recent, marks, visit.times),
         "length": length,
         "id_text": id_text,
-        "oddities": _find_oddities(job, visit.now_us),
         "versions": versions[:3],
         "changes": list_changes(versions[1], versions[0]) if len(versions) > 1 else [],
         "settings": None if isinstance(job.spec, Unreadable) else visit.ui.service.jobs.effective_settings(job.spec),
-        "downstream": await _find_downstream(visit, job),
         "describe_change": describe_change,
     }
     return View(
@@ -74,15 +71,15 @@ async def show_overview(visit: Visit) -> View:
 async def show_runs(visit: Visit) -> View:
     """Show the runs of the job, newest first."""
     job = await visit.find_job()
-    tab = visit.choice("show", ("all", "failed"))
-    where = ExecutionFilter(job=job.id, troubled=tab == "failed")
-    page = await visit.ui.store.list_executions(where, limit=_ROWS, cursor=visit.cursor())
+    tab = visit.choice("show", tuple(_RUN_FILTERS))
+    where = ExecutionFilter(job=job.id, statuses=_RUN_FILTERS[tab])
+    page = await visit.ui.service.views.runs.page(where, limit=_ROWS, cursor=visit.cursor())
     values = await _shared_values(visit, job, "/runs")
     values |= {
-        "rows": await _make_rows(visit, page.items),
+        "rows": make_lines(page.rows, visit.times, with_day=True),
         "shown": tab,
         "is_first": visit.cursor() is None,
-        "next": None if page.cursor is None else page.cursor.hex(),
+        "next": None if page.next_cursor is None else page.next_cursor.hex(),
     }
     return View(template="job_runs.html", values=values, parts=("status_line", "rows"))
 
@@ -116,10 +113,12 @@ async def show_why(visit: Visit) -> View:
     job = await visit.find_job()
     zone = _find_zone(job)
     at_us = visit.instant_us("at", zone)
-    steps = await visit.ui.service.why.why(job.name, at_us, namespace=job.namespace)
+    steps = await visit.ui.service.why.why(
+        job.name, at_us, namespace=job.namespace, detail=True, zone=visit.times.zone.name
+    )
     values = await _shared_values(visit, job, "/why")
     values |= {
-        "ledger": make_ledger(steps, visit.times),
+        "ledger": make_ledger(steps, visit.times, visit.evidence_url),
         "at_us": at_us,
         "at_text": visit.text("at") or "",
         "zone_name": zone.name,
@@ -146,30 +145,10 @@ async def _shared_values(visit: Visit, job: Job, tab: str, *, recent: int = RECE
     }
 
 
-async def _make_rows(visit: Visit, items: list[Execution | Span]) -> list[Any]:
-    names = await visit.ui.store.names_of(sorted({item.job for item in items}))
-    nodes = {node.number: node.name for node in await visit.ui.store.nodes()}
-    return make_rows(items, names, nodes, visit.times, is_grouped=False, with_day=True)
-
-
-async def _find_downstream(visit: Visit, job: Job) -> list[str]:
-    followers = await visit.ui.store.followers(job.namespace, job.name)
-    names = await visit.ui.store.names_of([follower for follower, _ in followers][:20])
-    return sorted({name.name for name in names.values()})
-
-
 def _find_zone(job: Job) -> Zone:
     if isinstance(job.spec, Unreadable) or job.spec.schedule is None:
         return get_zone("UTC")
     return job.spec.schedule.parse(job.name).zone
-
-
-def _find_oddities(job: Job, now_us: int) -> list[Any]:
-    """Return the daylight saving changes that affect the schedule within a year."""
-    if isinstance(job.spec, Unreadable) or job.spec.schedule is None or job.state is not JobState.ACTIVE:
-        return []
-    schedule = job.spec.schedule.parse(job.name).anchor(job.created_us)
-    return list(find_oddities(schedule, now_us, now_us + LOOK_AHEAD_US))[:4]
 
 
 def _to_yaml(value: Any) -> str:

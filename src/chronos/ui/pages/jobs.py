@@ -8,8 +8,10 @@ from chronos.service.serializers import read_id
 from chronos.service.serializers.object_reader import read_duration_us
 from chronos.store.contract import JobFilter
 from chronos.store.overview import COUNT_CAP, JobSort
+from chronos.ui.charts.pulse import draw_pulse
 from chronos.ui.charts.sparkline import draw_sparkline
 from chronos.ui.filter_text import FilterText, read_filter
+from chronos.ui.run_totals import read_totals
 from chronos.ui.visit import Redirect, View, Visit
 
 ROWS = 100
@@ -47,6 +49,7 @@ async def show(visit: Visit) -> View | Redirect:
     counts = await views.jobs.counts(visit.namespace)
     if not counts.total and not wanted.text:
         return View(template="welcome.html", values=await _welcome_values(visit), parts=("waiting",))
+    totals = await read_totals(visit)
     values = {
         "lines": page.rows,
         "filter": wanted,
@@ -60,6 +63,9 @@ async def show(visit: Visit) -> View | Redirect:
         "is_complete": page.complete,
         "is_first": cursor is None,
         "sparkline": draw_sparkline,
+        "facets": await views.facets.get(visit.namespace),
+        "totals": totals,
+        "pulse": None if totals is None or not totals.finished else draw_pulse(totals.stats, visit.times),
     }
     return View(template="jobs.html", values=values, parts=("tabs", "rows"))
 

@@ -1,66 +1,67 @@
 """Run: one run with its tasks, its log, its requests and the ledger that says why."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from chronos.core.credentials import hide_userinfo
 from chronos.core.execution import Execution, Status
-from chronos.core.job import Job, JobSpec, Unreadable
-from chronos.core.schedule.timezones import get_zone
 from chronos.errors import NotFound
 from chronos.service.serializers import id_text, read_id
-from chronos.service.serializers.execution import lateness_us
+from chronos.service.serializers.execution import count_attempts, lateness_us, read_detail
+from chronos.service.views.run_detail import AttemptRow, TaskRow
+from chronos.service.views.run_rows import NOT_RUN, find_run_status
 from chronos.service.views.schedule_words import describe_schedule
 from chronos.store.commands import PROGRESS
-from chronos.store.contract import ExecutionFilter, ExecutionView
+from chronos.store.contract import ExecutionView
 from chronos.ui.charts.gantt import MAX_ROWS, GanttBar, GanttTask, draw_gantt
-from chronos.ui.json_text import format_json
+from chronos.ui.json_text import MAX_CHARS, format_json
 from chronos.ui.ledger import make_ledger
 from chronos.ui.log_lines import WINDOW, read_window
-from chronos.ui.run_lines import TRIGGERS, describe_run, parse_us
-from chronos.ui.status_words import name_run_status
+from chronos.ui.run_words import TRIGGERS, describe_run
 from chronos.ui.visit import PlainText, View, Visit
 
 _FAILED = ("failed", "timed_out")
-_NOT_RUN = (Status.SKIPPED, Status.MISSED)
 
 
 async def show(visit: Visit) -> View:
     """Show a run."""
     view = await _find_run(visit)
-    run = view.execution
-    ui = visit.ui
+    run, ui = view.execution, visit.ui
+    detail = await ui.service.views.run_detail.get(run.id)
+    steps = await ui.service.why.why_execution(run.id, detail=True, zone=visit.times.zone.name)
     job = (await ui.store.jobs_by_id([run.job])).get(run.job)
-    record = await ui.service.runs.get_json(run.id)
-    steps = await ui.service.why.why_execution(run.id)
-    spec = await _find_spec(visit, run, job)
-    tasks = [_make_task(task, spec) for task in record["tasks"]]
-    selected = _select_task(visit, record["tasks"])
-    previous = await ui.store.list_executions(ExecutionFilter(job=run.job), limit=1, cursor=run.id)
     schedule = None if job is None else describe_schedule(job)
+    tasks = [_to_gantt_task(task) for task in detail.tasks]
+    selected = _select_task(visit, detail.tasks)
+    attempts = count_attempts(run, read_detail(run))
+    record = detail.body
+    usual = [] if job is None else await ui.service.views.jobs.rows_of([job])
     values: dict[str, Any] = {
         "run": run,
         "run_id": id_text(run.id),
         "record": record,
-        "job_name": record["job_name"],
-        "job_zone": get_zone(schedule.zone if schedule else "UTC").name,
-        "status_name": name_run_status(run),
-        "sentence": describe_run(run, record),
-        "ledger": make_ledger(steps, visit.times, view.attempts),
-        "tasks": record["tasks"],
-        "total_attempts": sum(len(task["attempts"]) for task in record["tasks"]),
+        "detail": detail,
+        "job_name": None if detail.job is None else detail.job.name,
+        "job_zone": schedule.zone if schedule else "UTC",
+        "status_name": find_run_status(run, visit.now_us),
+        "sentence": describe_run(run, attempts),
+        "ledger": make_ledger(steps, visit.times, visit.evidence_url, view.attempts),
+        "tasks": detail.tasks,
+        "total_attempts": sum(len(task.attempts) for task in detail.tasks),
         "more_tasks": max(0, len(tasks) - MAX_ROWS),
         "gantt": draw_gantt(tasks, visit.now_us),
         "selected": selected,
         "trigger": TRIGGERS.get(record["trigger"], record["trigger"]),
         "delay_us": lateness_us(run),
         "elapsed_us": None if run.started_us is None else (run.finished_us or visit.now_us) - run.started_us,
-        "previous": next((item for item in previous.items if isinstance(item, Execution)), None),
-        "is_not_run": run.status in _NOT_RUN,
+        "usual_us": usual[0].p50_us if usual else None,
+        "older": detail.neighbours.older,
+        "newer": detail.neighbours.newer,
+        "is_not_run": run.status in NOT_RUN,
         "payload": format_json(record["payload"]) if "payload" in record else None,
         "result": format_json(record["result"]) if "result" in record else None,
-        "parse_us": parse_us,
         "id_text": id_text,
     }
     values |= await _read_log(visit, run, selected)
@@ -91,49 +92,33 @@ async def _find_run(visit: Visit) -> ExecutionView:
     return view
 
 
-async def _find_spec(visit: Visit, run: Execution, job: Job | None) -> JobSpec | None:
-    """Return the definition that ran, if it is still known."""
-    if job is not None and job.version == run.job_version:
-        spec: JobSpec | None = job.spec
-    else:
-        key = (run.job, run.job_version)
-        spec = (await visit.ui.store.specs_at([key])).get(key)
-    return None if isinstance(spec, Unreadable) else spec
-
-
-def _make_task(task: dict[str, Any], spec: JobSpec | None) -> GanttTask:
+def _to_gantt_task(task: TaskRow) -> GanttTask:
     bars = [
-        GanttBar(
-            number=attempt["number"],
-            status=attempt["status"],
-            start_us=start_us,
-            end_us=parse_us(attempt["finished_at"]),
-        )
-        for attempt in task["attempts"]
-        if (start_us := parse_us(attempt["started_at"])) is not None
+        GanttBar(number=one.number, status=one.status, start_us=one.started_us, end_us=one.finished_us)
+        for one in task.attempts
+        if one.started_us is not None
     ]
-    needs = () if spec is None else next((one.needs for one in spec.tasks if one.name == task["name"]), ())
-    return GanttTask(name=task["name"], status=task["status"], bars=bars, needs=needs)
+    return GanttTask(name=task.name, status=task.status, bars=bars, needs=task.needs)
 
 
-def _select_task(visit: Visit, tasks: list[dict[str, Any]]) -> dict[str, Any] | None:
+def _select_task(visit: Visit, tasks: Sequence[TaskRow]) -> TaskRow | None:
     """Return the task of the address; else the one that failed, runs, or comes first."""
     wanted = visit.text("task")
     for task in tasks:
-        if task["name"] == wanted:
+        if task.name == wanted:
             return task
     for status in (*_FAILED, "running", "retrying"):
         for task in tasks:
-            if task["status"] == status:
+            if task.status == status:
                 return task
     return tasks[0] if tasks else None
 
 
-async def _read_log(visit: Visit, run: Execution, task: dict[str, Any] | None) -> dict[str, Any]:
+async def _read_log(visit: Visit, run: Execution, task: TaskRow | None) -> dict[str, Any]:
     attempt = visit.number("attempt")
     search = (visit.text("find") or "").strip()
     errors_only = visit.text("errors") is not None
-    if task is None or run.status in _NOT_RUN:
+    if task is None or run.status in NOT_RUN:
         return {
             "log": None,
             "attempt": None,
@@ -146,7 +131,7 @@ async def _read_log(visit: Visit, run: Execution, task: dict[str, Any] | None) -
     window = await visit.ui.slicer.run_in_thread(
         lambda: read_window(
             rows,
-            task=task["name"],
+            task=task.name,
             attempt=attempt,
             first=visit.number("line"),
             search=search,
@@ -155,36 +140,49 @@ async def _read_log(visit: Visit, run: Execution, task: dict[str, Any] | None) -
             long_line=visit.number("whole"),
         )
     )
-    chosen = next((one for one in task["attempts"] if one["number"] == attempt), None)
+    chosen = next((one for one in task.attempts if one.number == attempt), None)
     return {
         "log": window,
         "attempt": attempt,
-        "attempt_record": _write_exchange(chosen or (task["attempts"][-1] if task["attempts"] else None)),
+        "attempt_record": _write_exchange(chosen or (task.attempts[-1] if task.attempts else None)),
         "find": search,
         "errors_only": errors_only,
         "window": WINDOW,
     }
 
 
-def _write_exchange(attempt: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Return the facts of an attempt's target: the response, the exit code and so on."""
+def _write_exchange(attempt: AttemptRow | None) -> dict[str, Any] | None:
+    """Return what an attempt sent and received, and the other facts of its target."""
     if attempt is None:
         return None
-    known = ("number", "status", "started_at", "finished_at", "error", "worker")
-    facts = {name: value for name, value in attempt.items() if name not in known and value is not None}
-    if not facts:
+    facts = {name: value for name, value in attempt.facts.items() if name not in ("request", "response")}
+    if not facts and attempt.request is None and attempt.response is None:
         return None
-    request, response = facts.pop("request", None), facts.pop("response", None)
     return {
-        "number": attempt["number"],
-        "request": None if request is None else _write_message(request),
-        "response": None if response is None else _write_message(response),
-        "facts": {name.replace("_", " "): _to_text(value) for name, value in facts.items()},
+        "number": attempt.number,
+        "request": None if attempt.request is None else _write_request(attempt.request),
+        "response": None if attempt.response is None else _write_response(attempt.response),
+        "facts": {name.replace("_", " "): _to_text(value) for name, value in facts.items() if value is not None},
     }
 
 
-def _write_message(message: Any) -> str:
-    return hide_userinfo(format_json(message))
+def _write_request(request: dict[str, Any]) -> str:
+    return _write_message(f"{request.get('method', '')} {request.get('url', '')}", request)
+
+
+def _write_response(response: dict[str, Any]) -> str:
+    return _write_message(str(response.get("status", "")), response)
+
+
+def _write_message(first: str, message: dict[str, Any]) -> str:
+    """Write a message as HTTP does: the first line, the headers, an empty line and the body."""
+    headers = message.get("headers") or {}
+    lines = [first, *(f"{name}: {_to_text(value)}" for name, value in headers.items())]
+    if (body := message.get("body")) is not None:
+        lines += ["", _to_text(body)[:MAX_CHARS]]
+    if message.get("truncated"):
+        lines += ["", "The rest was not kept."]
+    return hide_userinfo("\n".join(lines))
 
 
 def _to_text(value: Any) -> str:
