@@ -38,7 +38,9 @@ async def _some_jobs() -> AsyncIterator[tuple[UiServer, str]]:
         await ui.create("hello", tags={"team": "billing"})
         await ui.create("a" * 200)
         await ui.run("hello")
+        await ui.run("nightly-etl")
         failed = await ui.run("nightly-etl")
+        await ui.run("nightly-etl")
         await ui.call("POST", "/jobs/hello/pause", {"reason": HOSTILE})
         yield ui, failed["id"]
 
@@ -65,10 +67,11 @@ def test_every_page_is_shown() -> None:
                 "/runs": "Finished",
                 "/runs?show=failed&grouped=no": "nightly-etl",
                 f"/runs/{run}": "Why this run failed",
+                f"/runs/{run}?tz=UTC": "Next run of this job",
                 f"/runs/{run}?task=extract&attempt=1&find=two": "1 line found",
                 f"/runs/{run}?task=load&errors=1": "read-only",
                 f"/runs/{run}?attempt=x&line=zz": "is not a number",
-                "/dead-letters": "1 run failed with no attempts left",
+                "/dead-letters": "3 runs failed with no attempts left",
                 "/dead-letters?q=nothing": "No dead letters match",
                 "/cluster": "Healthy",
                 "/audit": "create",

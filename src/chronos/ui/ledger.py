@@ -50,7 +50,15 @@ _VERDICTS = {
     WhyVerdict.FOLLOWERS: ("fact", "branch", "Downstream jobs"),
     WhyVerdict.DEAD_LETTER: ("failed", "letters", "Added to dead letters"),
 }
-_FINAL = (WhyVerdict.ENDED, WhyVerdict.FAILED)  # their sentences begin with the status
+#: The order of steps that have the same time.
+_RANK = {
+    verdict: rank
+    for rank, verdict in enumerate(
+        (WhyVerdict.DUE, WhyVerdict.ADMITTED, WhyVerdict.LIMITS, WhyVerdict.CLAIMED, WhyVerdict.STARTED)
+    )
+}
+_FINAL = (WhyVerdict.ENDED, WhyVerdict.FAILED)  # their sentences may begin with the status alone: "Failed."
+_MAX_STATUS = len("Completed with errors")
 _ATTEMPT_STATUS = (
     ("succeeded", "succeeded", "succeeded"),
     ("is running", "running", "running"),
@@ -69,7 +77,9 @@ def make_ledger(
     ``link`` returns the address of something that a sentence names.
     """
     rows: list[LedgerRow] = []
-    waits = _find_waits(attempts)
+    has_pauses = any(step.verdict is WhyVerdict.BACKOFF for step in steps)
+    waits = {} if has_pauses else _find_waits(attempts)
+    steps = sorted(steps, key=lambda step: (step.at_us, _RANK.get(step.verdict, len(_RANK))))
     days = {times.day_of(step.at_us) for step in steps}
     day = None
     for step in steps:
@@ -87,8 +97,8 @@ def _make_row(step: WhyStep, link: LinkMaker) -> LedgerRow:
     sentence = hide_userinfo(step.sentence)
     if step.verdict is WhyVerdict.ATTEMPT:
         s, icon, verdict, sentence = _split_attempt(sentence)
-    elif step.verdict in _FINAL:
-        verdict, _, sentence = sentence.partition(". ") if ". " in sentence else (sentence.rstrip("."), "", "")
+    elif step.verdict in _FINAL and len(status := sentence.partition(".")[0]) <= _MAX_STATUS:
+        verdict, sentence = status, sentence.partition(".")[2].strip()
     return LedgerRow(
         kind="next" if step.verdict is WhyVerdict.COMING else "step",
         at_us=step.at_us,

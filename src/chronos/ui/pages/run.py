@@ -22,6 +22,7 @@ from chronos.ui.log_lines import WINDOW, read_window
 from chronos.ui.run_words import TRIGGERS, describe_run
 from chronos.ui.visit import PlainText, View, Visit
 
+_SHOWN_ELSEWHERE = ("request", "response", "attempt_id")
 _FAILED = ("failed", "timed_out")
 
 
@@ -49,6 +50,7 @@ async def show(visit: Visit) -> View:
         "sentence": describe_run(run, attempts),
         "ledger": make_ledger(steps, visit.times, visit.evidence_url, view.attempts),
         "tasks": detail.tasks,
+        "stopped_by": {task["name"]: task.get("stopped_by") for task in record["tasks"]},
         "total_attempts": sum(len(task.attempts) for task in detail.tasks),
         "more_tasks": max(0, len(tasks) - MAX_ROWS),
         "gantt": draw_gantt(tasks, visit.now_us),
@@ -155,7 +157,7 @@ def _write_exchange(attempt: AttemptRow | None) -> dict[str, Any] | None:
     """Return what an attempt sent and received, and the other facts of its target."""
     if attempt is None:
         return None
-    facts = {name: value for name, value in attempt.facts.items() if name not in ("request", "response")}
+    facts = {name: value for name, value in attempt.facts.items() if name not in _SHOWN_ELSEWHERE}
     if not facts and attempt.request is None and attempt.response is None:
         return None
     return {

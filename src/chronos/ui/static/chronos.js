@@ -195,7 +195,7 @@
   const focusOn = (...ids) => { for (const id of ids) { const el = document.getElementById(id); if (el) { el.focus(); return true; } } return false; };
   addEventListener("keydown", (event) => {
     const key = event.key, typing = event.target.closest?.("input, textarea, select, dialog");
-    if (key === "k" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); document.querySelector(".jump input").focus(); return; }
+    if (key === "k" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); document.querySelector(".jump [name=q]").focus(); return; }
     if (key === "Escape") $$("details.menu[open]").forEach((menu) => { menu.open = false; menu.firstElementChild.focus(); });
     if (typing || event.ctrlKey || event.metaKey || event.altKey || !keysOn.checked) return;
     if (prefix === "g") {
@@ -207,7 +207,7 @@
     if (key === "g") { prefix = "g"; setTimeout(() => (prefix = ""), 1500); return; }
     const target = document.querySelector(`[data-key="${CSS.escape(key)}"]`);
     if (target) { target.click(); return; }
-    if (key === "/") { if (focusOn("q", "logq") || (document.querySelector(".jump input").focus(), true)) event.preventDefault(); }
+    if (key === "/") { if (focusOn("q", "logq") || (document.querySelector(".jump [name=q]").focus(), true)) event.preventDefault(); }
     else if (key === "j") step(1);
     else if (key === "k") step(-1);
     else if (key === "o" && rowLinks().includes(document.activeElement)) document.activeElement.click();
