@@ -31,7 +31,7 @@ from chronos.core.job import Job, JobSpec, JobState, JobStatus, JobVersion, Upst
 from chronos.core.node import AuditEntry, Node
 from chronos.core.token import ApiToken
 from chronos.store.commands import Command, OutboxItem, OutputRow
-from chronos.store.overview import Blockage, EndedCounts, Facet, JobActivity, JobSort, Load, StatusCounts
+from chronos.store.overview import Blockage, EndedCounts, Facet, JobActivity, JobDays, JobSort, Load, StatusCounts
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -278,6 +278,13 @@ class Store(Protocol):
         """Count the jobs of a namespace (None: of all) by their status at ``now_us``.
 
         - Bounded: every count stops at ``COUNT_CAP + 1``.
+        """
+
+    async def job_days(self, job: bytes, zone: str, from_us: int, to_us: int) -> JobDays:
+        """Return the runs of a job per day of a zone, from history and from what was counted when it was trimmed.
+
+        - Kept: 400 days. Days of trimmed history are those of the zone that the schedule had then.
+        - Bounded: reads at most 20,000 rows of history, the newest, and 16 months.
         """
 
     async def tag_facets(self, namespace: str | None, *, limit: int) -> list[Facet]:

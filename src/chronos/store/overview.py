@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from chronos.core.execution import Execution, Status
 from chronos.core.job import JobStatus
+from chronos.store.day_counts import DayCount
 
 COUNT_CAP = 10_000
 LATE_ADMISSION_US = 5_000_000  # an instant that is due for longer and not admitted is late
@@ -102,3 +103,11 @@ class EndedCounts:
 
     counts: dict[Status, int]
     rows: int  # of history that were counted; ``COUNT_CAP + 1`` means that there are more
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobDays:
+    """The runs of a job per day, by day number (days since 1970)."""
+
+    days: dict[int, DayCount]
+    complete: bool  # False: the job has more history than was counted, so older days have too few runs

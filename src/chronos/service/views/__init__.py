@@ -12,6 +12,7 @@ from chronos.service.jobs import JobService
 from chronos.service.views.cluster import ClusterView
 from chronos.service.views.dead_letter_groups import DeadLetterGroups
 from chronos.service.views.facets import FacetView
+from chronos.service.views.job_days import JobDaysView
 from chronos.service.views.job_facts import JobFactsView
 from chronos.service.views.job_rows import JobRows
 from chronos.service.views.log_windows import LogWindows
@@ -30,6 +31,7 @@ class Views:
     jobs: JobRows
     facets: FacetView
     job_facts: JobFactsView
+    job_days: JobDaysView
     upcoming: UpcomingRuns
     runs: RunRows
     run_detail: RunDetailView
@@ -46,6 +48,7 @@ def make_views(store: Store, clock: Clock, jobs: JobService, runs: ExecutionServ
         jobs=rows,
         facets=FacetView(store, clock),
         job_facts=JobFactsView(store, clock, rows, why),
+        job_days=JobDaysView(store, clock),
         upcoming=UpcomingRuns(clock),
         runs=RunRows(store, clock),
         run_detail=RunDetailView(store, jobs, runs),

@@ -24,7 +24,7 @@ from chronos.store.contract import (
     Neighbours,
     Page,
 )
-from chronos.store.overview import Blockage, EndedCounts, Facet, JobActivity, JobSort, Load, StatusCounts
+from chronos.store.overview import Blockage, EndedCounts, Facet, JobActivity, JobDays, JobSort, Load, StatusCounts
 from chronos.store.sql import row_mappers as record
 from chronos.store.sql import tokens
 from chronos.store.sql.executions.ended import EndedQueries
@@ -32,6 +32,7 @@ from chronos.store.sql.executions.gates import OVERLAPS, to_id_rows
 from chronos.store.sql.executions.loads import LoadQueries
 from chronos.store.sql.executions.run_list import find_neighbours, history_of_job_sql, list_executions
 from chronos.store.sql.invariants import InvariantChecks
+from chronos.store.sql.job_days import JobDayRows
 from chronos.store.sql.jobs.activity import ActivityQueries
 from chronos.store.sql.jobs.by_run import JobsByRun
 from chronos.store.sql.jobs.queries import JobQueries
@@ -64,7 +65,7 @@ class Queries(ABC):
     def __init__(self, d: Dialect) -> None:
         self._job_list, self._runs_list, self._activity = JobQueries(d), JobsByRun(d), ActivityQueries(d)
         self._verify, self._load = InvariantChecks(d), LoadQueries()
-        self._ended = EndedQueries(d)
+        self._ended, self._days = EndedQueries(d), JobDayRows(d)
         self._due = f"""
             select job, next_us, version, lane, case when keyed = 1 or overlap = {REPLACE_INDEX} then 1 else 0 end
             from gate where state = 0 and next_us is not null and next_us <= $1
@@ -245,6 +246,10 @@ class Queries(ABC):
     @read
     def count_jobs(self, namespace: str | None, now_us: int) -> Steps[StatusCounts]:
         return self._activity.counts(namespace, now_us)
+
+    @read
+    def job_days(self, job: bytes, zone: str, from_us: int, to_us: int) -> Steps[JobDays]:
+        return self._days.read(job, zone, from_us, to_us)
 
     @read
     def tag_facets(self, namespace: str | None, *, limit: int) -> Steps[list[Facet]]:

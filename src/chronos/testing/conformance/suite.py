@@ -28,7 +28,7 @@ from chronos.testing.conformance import (
     tokens,
 )
 from chronos.testing.conformance.fixture import StoreFixture
-from chronos.testing.conformance.overview import job_lists, run_lists
+from chronos.testing.conformance.overview import days, job_lists, run_lists
 
 Case = Callable[[StoreFixture], Awaitable[None]]
 _CASE_MODULES = (
@@ -53,6 +53,7 @@ _CASE_MODULES = (
     node_reads,
     job_lists,
     run_lists,
+    days,
     hints,
     tokens,
     rejected_values,

@@ -14,7 +14,7 @@ where number in (select number from history where status > 10 and status in (21,
 create index gate_failing on gate (number) where failing_us is not null;
 """
 
-# Outcomes per day of history that was trimmed, one row per job and month (see ``core.day_counts``).
+# Outcomes per day of history that was trimmed, one row per job and month (see ``store.day_counts``).
 DAYS = """
 create table job_month (
     job {id} not null,
