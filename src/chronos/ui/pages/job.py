@@ -10,6 +10,7 @@ from chronos.service.serializers import id_text, write_job
 from chronos.service.views.job_rows import RECENT_RUNS
 from chronos.service.views.run_rows import FAILED, NOT_RUN
 from chronos.store.contract import ExecutionFilter
+from chronos.ui.charts.day_squares import draw_days
 from chronos.ui.charts.durations import VersionMark, draw_durations
 from chronos.ui.ledger import make_ledger
 from chronos.ui.run_table import make_lines
@@ -49,11 +50,14 @@ async def show_overview(visit: Visit) -> View:
     views = visit.ui.service.views
     page = await views.runs.page(ExecutionFilter(job=job.id), limit=_OVERVIEW_RUNS)
     facts = await views.job_facts.get(job)
+    days = await views.job_days.get(job)
     versions = await visit.ui.store.versions(job.id, limit=20)
     marks = [VersionMark(version.version, version.saved_us) for version in versions]
     values |= {
         "rows": make_lines(page.rows, visit.times, with_day=True),
         "facts": facts,
+        "days": days,
+        "squares": draw_days(days),
         "upcoming": views.upcoming.of(job, _NEXT),
         "durations": draw_durations(values["line"].recent, marks, visit.times),
         "length": length,
@@ -64,7 +68,9 @@ async def show_overview(visit: Visit) -> View:
         "describe_change": describe_change,
     }
     return View(
-        template="job.html", values=values, parts=("status_line", "trouble_note", "facts", "duration_chart", "rows")
+        template="job.html",
+        values=values,
+        parts=("status_line", "trouble_note", "facts", "duration_chart", "calendar", "rows"),
     )
 
 
