@@ -21,6 +21,7 @@ import pytest
 
 from chronos.server.config import load_config
 from chronos.server.settings import ALIASES, BY_NAME, IGNORED
+from tests.server import web_ui_effects  # noqa: F401 - its rows
 from tests.server.setting_effects import EFFECTS, Effect, Lived, Served, lived, nested, processed, served
 from tests.support.api_server import SECRET, V1, basic
 from tests.support.http_servers import Seen, Server, answer
@@ -506,18 +507,3 @@ async def whether_metrics_name_jobs(server: Served) -> bool:
     await server.create("nightly")
     assert await server.ended("nightly") == "succeeded"
     return b'job="nightly"' in (await server.call("GET", "/metrics")).body
-
-
-@served("ui.enabled", False, usually=200, then=404)
-async def whether_there_is_a_web_ui(server: Served) -> int:
-    return (await server.call("GET", "/jobs")).status
-
-
-@served("ui.read_only", True, usually=False, then=True)
-async def whether_pages_say_that_they_are_read_only(server: Served) -> bool:
-    return b"<span>Read only</span>" in (await server.call("GET", "/jobs")).body
-
-
-@served("ui.timezone", "Asia/Kathmandu", usually=False, then=True)
-async def whether_pages_use_another_zone(server: Served) -> bool:
-    return b"Times in Asia/Kathmandu (UTC+5:45)" in (await server.call("GET", "/jobs")).body

@@ -108,7 +108,7 @@ def test_signing_out_everywhere_ends_the_sessions_of_other_browsers() -> None:
 def test_sessions_end_when_idle_and_after_their_lifetime() -> None:
     async def scenario() -> None:
         clock = _ShiftedClock()
-        async with serve_ui(WITH_USERS, clock) as ui:  # type: ignore[arg-type]
+        async with serve_ui(WITH_USERS, clock) as ui:
             await ui.sign_in("ana")
             hour_us = 3600 * SECOND_US
             for _ in range(2):

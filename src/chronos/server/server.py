@@ -36,6 +36,7 @@ from chronos.observe.metrics import Metrics
 from chronos.runners.contract import Runner
 from chronos.runners.python.function_registry import FunctionRegistry
 from chronos.server.config import Config
+from chronos.server.disk_space import describe_shortage
 from chronos.server.sockets import bind_sockets, close_sockets, server_url
 from chronos.server.ui_accounts import UiAccounts
 from chronos.server.wiring import (
@@ -226,6 +227,7 @@ class Server:
             options=ui_options(self.config),
             accounts=UiAccounts(access, sessions, api.denials, api_options(self.config)),
             status=self.status,
+            threats=lambda: tuple(filter(None, [describe_shortage(self.config["store"])])),
             clock=self._clock,
         )
 

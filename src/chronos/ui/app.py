@@ -3,7 +3,7 @@
 import asyncio
 import gzip
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any
 from urllib.parse import urlencode
@@ -49,9 +49,14 @@ def make_ui(
     options: UiOptions,
     accounts: Accounts,
     status: Callable[[], dict[str, Any]],
+    threats: Callable[[], Sequence[str]] = tuple,
     clock: Clock,
 ) -> "WebUi":
-    """Build the web UI on an open store. ``status`` returns the state of this node."""
+    """Build the web UI on an open store.
+
+    - ``status`` returns the state of this node.
+    - ``threats`` returns what threatens the server, as sentences for every page.
+    """
     signals = LiveSignals(
         store,
         clock,
@@ -67,6 +72,7 @@ def make_ui(
             options=options,
             accounts=accounts,
             status=status,
+            threats=threats,
             assets=load_assets(),
             renderer=PageRenderer(),
             navigation=Navigation(store, clock),
@@ -187,6 +193,7 @@ class WebUi:
             "max_letters": MAX_LETTERS,
             "namespaces": await navigation.namespaces(visit.account),
             "server": status,
+            "threats": self._ui.threats(),
         }
 
     def _guard(self, handler: Handler) -> Handler:

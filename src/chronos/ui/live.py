@@ -45,7 +45,7 @@ _MANY = "many"
 
 @dataclass(eq=False, slots=True)
 class _Viewer:
-    """One open page."""
+    """One open page and its unsent topics."""
 
     account: Account
     namespace: str

@@ -1,6 +1,6 @@
 """Visit: one request of a browser as a page sees it, with the viewer, the zone, the parameters and the addresses."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
@@ -42,6 +42,7 @@ class UiContext:
     options: UiOptions
     accounts: Accounts
     status: Callable[[], dict[str, Any]]  # of this node
+    threats: Callable[[], Sequence[str]]  # to the server, as sentences
     assets: Mapping[str, Asset]
     renderer: "PageRenderer"
     navigation: "Navigation"
