@@ -38,7 +38,7 @@ test: setup ## run the fast tests
 	$(PYTEST) -m "$(FAST)" $(ARGS)
 
 test-browser: $(VENV)/.browser ## drive the web UI with a real Chromium
-	@if ! command -v chromium chromium-browser google-chrome > /dev/null; then \
+	@if [ -z "$$(command -v chromium || command -v chromium-browser || command -v google-chrome)" ]; then \
 	    echo "The browser tests need Chromium on PATH; install it: apt-get install chromium" >&2; exit 1; \
 	fi
 	$(BIN)/pytest -n 2 --dist loadfile -m browser tests/ui $(ARGS)

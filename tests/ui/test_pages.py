@@ -2,9 +2,11 @@
 
 import asyncio
 import gzip
+import hashlib
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from importlib.resources import files
 
 import pytest
 
@@ -211,3 +213,19 @@ def test_pages_are_compressed_and_small() -> None:
 def _squeeze(html: str) -> str:
     """Return the markup without what changes from second to second."""
     return re.sub(r">\s*(in [^<]*|now|[^<]* ago|<?\d[^<]*)<", "><", re.sub(r"\s+", " ", html)).strip()
+
+
+def test_the_vendored_script_is_the_published_one() -> None:
+    """htmx 4.0.1 of npm, ``dist/htmx.min.js``, unchanged."""
+    folder = files("chronos.ui").joinpath("static")
+    digest = hashlib.sha256(folder.joinpath("htmx.js").read_bytes()).hexdigest()
+    assert digest == "a0abb04f2f45a1f89d1d4844023245537e5e6014c87b144553e0607b4cc32130"
+    assert "Zero-Clause BSD" in folder.joinpath("htmx.LICENSE").read_text()
+
+
+def test_no_colour_is_named_outside_the_tokens() -> None:
+    """Every colour is a pair for light and dark, so that neither theme can be forgotten."""
+    css = files("chronos.ui").joinpath("static", "chronos.css").read_text()
+    _, _, rest = css.partition("/* 2. Base")
+    outside = [line for line in rest.splitlines() if re.search(r"#[0-9a-f]{3,8}\b", line) and "light-dark(" not in line]
+    assert not outside
