@@ -7,7 +7,7 @@ from chronos.core.calendar import SECOND_US
 from chronos.core.execution import Status
 from chronos.core.ids import id_floor
 from chronos.core.schedule.timezones import get_zone
-from chronos.store.day_counts import EndedRun, add_days, count_days, read_month, split_months, write_month
+from chronos.store.day_counts import DayCount, EndedRun, add_days, count_days, read_month, split_months, write_month
 
 TIMES = st.integers(1_000_000_000, 2_000_000_000).map(lambda seconds: seconds * SECOND_US)
 ENDED = [status for status in Status if status.final]
@@ -28,9 +28,9 @@ def runs(draw: st.DrawFn) -> EndedRun:
 def test_every_run_counts_once_on_one_day(ended: list[EndedRun], zone: str) -> None:
     days = count_days(ended, get_zone(zone))
     total = sum(sum(count[:7]) for count in days.values())
-    assert total == sum(run.count for run in ended)
+    assert total == sum(run.instants for run in ended)
     assert sum(count.worked_ms for count in days.values()) == 5 * sum(run.until_us is None for run in ended)
-    stored = {}
+    stored: dict[int, DayCount] = {}
     for month, own in split_months(days).items():
         stored |= read_month(month, write_month(own))
     assert stored == days

@@ -10,7 +10,9 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from dataclasses import asdict
 from importlib.metadata import version
+from time import perf_counter
 from typing import Any
 
 from aiohttp import web
@@ -21,16 +23,17 @@ from chronos.api import REQUEST_INFO, Access, Api, SessionStore, make_api
 from chronos.assembly import (
     Service,
     collect_target_checks,
-    count_abandoned_threads,
+    hide_url_password,
     make_engine,
+    make_metrics,
     make_node_clock,
     make_runners,
     make_service,
     make_store,
 )
 from chronos.clock import Clock
-from chronos.core.job import JobState
 from chronos.engine.engine import Engine
+from chronos.engine.job_survey import StartReport
 from chronos.observe.log_setup import line_logger
 from chronos.observe.metrics import Metrics
 from chronos.runners.contract import Runner
@@ -113,7 +116,7 @@ class Server:
             raise
 
     async def _start(self) -> None:
-        config = self.config
+        config, began_s = self.config, perf_counter()
         host, port = config["server.listen"]
         sockets = bind_sockets(host, port, authenticated=config["auth.type"] != "none" or config["server.insecure"])
         self._stack.callback(close_sockets, sockets)
@@ -146,7 +149,8 @@ class Server:
             runners=runners,
             defaults=config.defaults(),
         )
-        metrics = self._make_metrics(store, engine)
+        per_job = config["metrics.per_job"]
+        metrics = self._metrics = make_metrics(store, engine, runners, clock=self._clock, per_job=per_job)
         access = make_access(config, self._clock, store)
         api = make_api(
             service,
@@ -157,20 +161,18 @@ class Server:
             metrics=metrics.render,
             clock=self._clock,
             on_refusal=metrics.count_auth_failure,
+            delays=metrics.delays,
         )
-        counts = await store.counts()
-        self.recovered = counts.jobs.get(JobState.ACTIVE, 0) + counts.jobs.get(JobState.PAUSED, 0)
-        metrics.count_recovered_jobs(self.recovered)
         await engine.start()
         self._engine = engine
-        metrics.set_failing_duties_source(lambda: len(engine.node.duties.failing))
-        metrics.set_abandoned_threads_source(lambda: count_abandoned_threads(runners))
         self._stack.push_async_callback(engine.crash)  # ends the work that a stop has not ended
+        await engine.survey_jobs(self._note_found_jobs)
         ui = self._make_ui(service, store, api, access) if config["ui.enabled"] else None
         if ui is not None:
             engine.on_event(ui.note_event, wants_routine=lambda: ui.has_viewers)
         await self._serve(api, ui, metrics, sockets)
         metrics.set_leader(self._roles.schedules)
+        log.info("started", took_ms=round((perf_counter() - began_s) * 1000))
 
     async def stop(self) -> None:
         """Stop admitting and claiming, and let work finish within the grace period. A second call does not wait."""
@@ -195,29 +197,23 @@ class Server:
         finally:
             await self._stack.aclose()
 
+    def _note_found_jobs(self, report: StartReport) -> None:
+        log.info("jobs found", **asdict(report))
+        self.recovered = report.recovered
+        if self._metrics is not None:
+            self._metrics.count_recovered_jobs(report.recovered)
+
     # --- parts
 
     async def _open_store(self) -> Store:
         create_data_folder(self.config)
-        store = make_store(self.config["store"])
+        store, began_s = make_store(self.config["store"]), perf_counter()
         await store.open()
+        place = hide_url_password(self.config["store"])
+        log.info("store opened", store=place, took_ms=round((perf_counter() - began_s) * 1000))
         self._stack.push_async_callback(store.close)
         self._store = store
         return store
-
-    def _make_metrics(self, store: Store, engine: Engine) -> Metrics:
-        """Return metrics that observe the engine's events and the store's commits."""
-        metrics = Metrics(
-            store,
-            self._clock,
-            name_of=engine.job_name,
-            per_job=self.config["metrics.per_job"],
-            heartbeat_timeout_s=self._options.heartbeat_timeout_s,
-        )
-        engine.on_event(metrics.count_event)
-        store.on_commit(metrics.observe_commit)
-        self._metrics = metrics
-        return metrics
 
     def _make_ui(self, service: Service, store: Store, api: Api, access: Access) -> WebUi:
         sessions = SessionStore(store, self._clock, access)
@@ -262,7 +258,8 @@ class Server:
         engine, metrics = self._engine, self._metrics
         reason = self._not_ready_reason()
         broken = 0 if metrics is None else metrics.unschedulable_jobs
-        held = 0 if metrics is None or not self._roles.schedules else max(0, metrics.active_jobs - broken)
+        left_alone = 0 if metrics is None else metrics.left_alone_jobs
+        held = 0 if metrics is None or not self._roles.schedules else max(0, metrics.active_jobs - broken - left_alone)
         return {
             "node": self._options.node_name,
             "number": 0 if engine is None else engine.node.number,

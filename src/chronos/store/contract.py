@@ -126,6 +126,7 @@ class ExecutionFilter:
     job: bytes | None = None
     status: Status | None = None
     troubled: bool = False  # only failed, stale, missed and completed with errors
+    started: bool | None = None  # only open executions: True for those that have started, False for the others
     statuses: tuple[Status, ...] = ()  # any of these
     causes: tuple[Cause, ...] = ()
     node: int | None = None  # the node that ran it last
@@ -142,6 +143,8 @@ class ExecutionFilter:
             chosen &= set(self.statuses)
         if self.status is not None:
             chosen &= {self.status}
+        if self.started is not None:
+            chosen = {status for status in chosen if not status.final}
         return None if len(chosen) == len(Status) else tuple(sorted(chosen))
 
     @property

@@ -48,7 +48,7 @@ class EndedRun(NamedTuple):
     finished_us: int
     attempt: int
     until_us: int | None  # of a span
-    count: int
+    instants: int
 
 
 Days = dict[int, DayCount]  # by day number, days since 1970
@@ -80,7 +80,7 @@ def count_days(runs: Iterable[EndedRun], zone: Zone) -> Days:
                 counts.setdefault(day, [0] * len(DayCount._fields))[field] += part
             continue
         row = counts.setdefault(to_day(int.from_bytes(run.id[:6]) * 1_000, zone), [0] * len(DayCount._fields))
-        row[field] += run.count
+        row[field] += run.instants
         if run.started_us is not None:
             row[_WORKED] += max(0, run.finished_us - run.started_us) // 1_000
             row[_RETRIED] += run.attempt > 1
@@ -136,5 +136,5 @@ def _spread(run: EndedRun, zone: Zone) -> dict[int, int]:
     return {
         first + index: part
         for index in range(days)
-        if (part := run.count * (index + 1) // days - run.count * index // days)
+        if (part := run.instants * (index + 1) // days - run.instants * index // days)
     }

@@ -89,6 +89,8 @@ def _page_query(where: ExecutionFilter, rows: int, before: bytes, from_: bytes |
     parts = []
     if opened is None or opened:
         tests = [*common, *([] if of_job is None else [f"job = {of_job}"]), *_any_of(opened)]
+        if where.started is not None:
+            tests.append(f"started_us is {'not ' if where.started else ''}null")
         parts.append(f"select {record.OPEN_COLUMNS} from active where {' and '.join(tests)} {_NEWEST}")
     if ended is None or (of_job is not None and ended):
         tests = [*common, *([] if of_job is None else [history_of_job_sql("history", of_job)]), *_any_of(ended)]
