@@ -413,12 +413,12 @@ SETTINGS: tuple[Setting, ...] = (
         about="default: console on a terminal, else json",
     ),
     Setting(name="logging.output", read=one_of("stderr", "stdout"), default="stderr", about="where log lines go"),
-    Setting(name="ui.enabled", read=flag, default=True, about="whether the web UI is served"),
-    Setting(name="ui.read_only", read=flag, default=False, about="whether the web UI offers no changes"),
-    Setting(name="ui.timezone", read=zone, default="UTC", about="the zone of viewers who have not chosen one"),
     Setting(name="metrics.prometheus.enabled", read=flag, default=True, about="whether metrics are served"),
     Setting(name="metrics.prometheus.path", read=url_path, default="/metrics", about="the path of the metrics"),
     Setting(name="metrics.per_job", read=flag, default=True, about="a label with the name of the job"),
+    Setting(name="ui.enabled", read=flag, default=True, about="whether the web UI is served"),
+    Setting(name="ui.read_only", read=flag, default=False, about="whether the web UI offers no changes"),
+    Setting(name="ui.timezone", read=zone, default="UTC", about="the zone of viewers who have not chosen one"),
 )
 BY_NAME = {setting.name: setting for setting in SETTINGS}
 
