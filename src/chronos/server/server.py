@@ -1,4 +1,4 @@
-"""Server: composes store, engine, service and API, and starts and stops them in order.
+"""Server: composes store, engine, service, API and web UI, and starts and stops them in order.
 
 ::
 
@@ -19,8 +19,9 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler, Middleware
 
-from chronos.api import REQUEST_INFO, Api, make_api
+from chronos.api import REQUEST_INFO, Access, Api, SessionStore, make_api
 from chronos.assembly import (
+    Service,
     collect_target_checks,
     hide_url_password,
     make_engine,
@@ -38,7 +39,9 @@ from chronos.observe.metrics import Metrics
 from chronos.runners.contract import Runner
 from chronos.runners.python.function_registry import FunctionRegistry
 from chronos.server.config import Config
+from chronos.server.disk_space import describe_shortage
 from chronos.server.sockets import bind_sockets, close_sockets, server_url
+from chronos.server.ui_accounts import UiAccounts
 from chronos.server.wiring import (
     ALL_ROLES,
     Roles,
@@ -48,9 +51,11 @@ from chronos.server.wiring import (
     create_data_folder,
     engine_options,
     make_access,
+    ui_options,
     webhook_options,
 )
 from chronos.store.contract import Store
+from chronos.ui import WebUi, make_ui
 
 CLOSE_TIMEOUT_S = 3.0  # for requests that are still being answered when everything else has stopped
 
@@ -146,11 +151,12 @@ class Server:
         )
         per_job = config["metrics.per_job"]
         metrics = self._metrics = make_metrics(store, engine, runners, clock=self._clock, per_job=per_job)
+        access = make_access(config, self._clock, store)
         api = make_api(
             service,
             store,
             options=api_options(config),
-            access=make_access(config, self._clock, store),
+            access=access,
             status=self.status,
             metrics=metrics.render,
             clock=self._clock,
@@ -161,7 +167,10 @@ class Server:
         self._engine = engine
         self._stack.push_async_callback(engine.crash)  # ends the work that a stop has not ended
         await engine.survey_jobs(self._note_found_jobs)
-        await self._serve(api, metrics, sockets)
+        ui = self._make_ui(service, store, api, access) if config["ui.enabled"] else None
+        if ui is not None:
+            engine.on_event(ui.note_event, wants_routine=lambda: ui.has_viewers)
+        await self._serve(api, ui, metrics, sockets)
         metrics.set_leader(self._roles.schedules)
         log.info("started", took_ms=round((perf_counter() - began_s) * 1000))
 
@@ -206,11 +215,28 @@ class Server:
         self._store = store
         return store
 
-    async def _serve(self, api: Api, metrics: Metrics, sockets: list[Any]) -> None:
+    def _make_ui(self, service: Service, store: Store, api: Api, access: Access) -> WebUi:
+        sessions = SessionStore(store, self._clock, access)
+        return make_ui(
+            service,
+            store,
+            options=ui_options(self.config),
+            accounts=UiAccounts(access, sessions, api.denials, api_options(self.config)),
+            status=self.status,
+            threats=lambda: tuple(filter(None, [describe_shortage(self.config["store"])])),
+            clock=self._clock,
+        )
+
+    async def _serve(self, api: Api, ui: WebUi | None, metrics: Metrics, sockets: list[Any]) -> None:
         middleware = _request_middleware(
             metrics, self.config["server.base_path"], self.config["metrics.prometheus.path"]
         )
-        runner = api.runner(middlewares=(middleware,), shutdown_timeout_s=CLOSE_TIMEOUT_S, logger=_http)
+        runner = api.runner(
+            middlewares=(middleware,) if ui is None else (middleware, ui.middleware()),
+            add_routes=_add_no_routes if ui is None else ui.add_routes,
+            shutdown_timeout_s=CLOSE_TIMEOUT_S,
+            logger=_http,
+        )
         await runner.setup()
         self._stack.push_async_callback(runner.cleanup)
         for listener in sockets:
@@ -260,6 +286,10 @@ class Server:
         for duty, failure in sorted(self._engine.node.duties.failing.items()):
             return f"{duty} has failed {failure.times} times in a row with the same error: {failure.error}"
         return None
+
+
+def _add_no_routes(_: web.Application) -> None:
+    """Add nothing: the server has no web UI."""
 
 
 def _request_middleware(metrics: Metrics, base_path: str, metrics_path: str) -> Middleware:

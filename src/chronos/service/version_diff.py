@@ -37,7 +37,7 @@ def compare(job: Job, old: JobVersion, new: JobVersion, now_us: int) -> VersionD
     return VersionDiff(
         old=old.version,
         new=new.version,
-        fields=tuple(_changes("", _Side.of(old), _Side.of(new))),
+        fields=list_field_changes(old, new),
         runs=diff(before, after, now_us, now_us + DIFF_WINDOW_US),
     )
 
@@ -49,6 +49,11 @@ def _find_instants(job: Job, version: JobVersion, now_us: int) -> Instants | Non
     if version.version == job.version and is_live:
         return start_at_cursor(resolve_instants(job.spec, job.name), job.next_us)
     return None if schedule is None else parse_stored(schedule, job.name).anchor(now_us)
+
+
+def list_field_changes(old: JobVersion, new: JobVersion) -> tuple[FieldChange, ...]:
+    """Return the fields that differ between two readable versions."""
+    return tuple(_changes("", _Side.of(old), _Side.of(new)))
 
 
 @dataclass(frozen=True, slots=True)
