@@ -22,6 +22,8 @@ from chronos import (
     RunStarted,
     SpanRecorded,
 )
+from chronos.core.events import GapFound
+from chronos.sdk.events import to_event
 from chronos.testing import Harness
 from tests.support.cli_server import serving
 
@@ -117,6 +119,13 @@ def test_callbacks_are_functions_or_async_functions_and_can_be_removed(
         assert [received.get(timeout=SOON_S) for _ in range(2)] == ["sync in chronos-callbacks", "async"]
     assert received.empty()
     assert "a callback of app.on failed for RunEnded of work" in caplog.text
+
+
+def test_a_gap_is_an_event_about_missed_instants() -> None:
+    gap = GapFound(at_us=1_800_000_000_000_000, job=bytes(16), strategy="last", runs=1, left_out=36)
+    event = to_event(gap, "work")
+    assert isinstance(event, InstantsMissed)
+    assert (event.job, event.strategy, event.recovered, event.left_out) == ("work", "last", 1, 36)
 
 
 def test_events_of_other_namespaces_are_not_received(tmp_path: Path) -> None:

@@ -207,9 +207,9 @@ class Runtime:
         metrics = None
         if self._exported_metrics is not None:
             metrics = await self._observe(session, engine, self._exported_metrics)
+        session.delivery = self.callbacks.deliver(engine, session.store, self.namespace)
         await engine.start()
         session.engine = engine
-        session.delivery = self.callbacks.deliver(engine, session.store, self.namespace)
         new = sum(job.created and job.state is JobState.ACTIVE for job in self.saved_jobs)
         await engine.survey_jobs(partial(_note_found_jobs, metrics), new=new)
         log.info("started in %d ms", round((perf_counter() - began_s) * 1000))
