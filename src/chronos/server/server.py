@@ -29,11 +29,12 @@ from chronos.assembly import (
     make_runners,
     make_service,
     make_store,
+    make_visitor,
 )
 from chronos.clock import Clock
 from chronos.engine.engine import Engine
 from chronos.engine.job_survey import StartReport
-from chronos.observe.log_setup import line_logger
+from chronos.observe.log_line import line_logger
 from chronos.observe.metrics import Metrics
 from chronos.runners.contract import Runner
 from chronos.runners.python.function_registry import FunctionRegistry
@@ -50,6 +51,7 @@ from chronos.server.wiring import (
     make_access,
     webhook_options,
 )
+from chronos.service.live_nodes import find_live_nodes
 from chronos.store.contract import Store
 
 CLOSE_TIMEOUT_S = 3.0  # for requests that are still being answered when everything else has stopped
@@ -136,14 +138,16 @@ class Server:
             defaults=config.defaults(),
             max_pending=config["queue.max_pending"],
         )
-        engine = make_engine(
-            store,
-            clock=self._clock,
-            options=self._options,
-            functions=functions,
-            runners=runners,
-            defaults=config.defaults(),
-        )
+        engine = None
+        if self._roles.is_node:
+            engine = make_engine(
+                store,
+                clock=self._clock,
+                options=self._options,
+                functions=functions,
+                runners=runners,
+                defaults=config.defaults(),
+            )
         metrics = self._make_metrics(store, engine)
         api = make_api(
             service,
@@ -155,15 +159,21 @@ class Server:
             clock=self._clock,
             on_refusal=metrics.count_auth_failure,
         )
-        await engine.start()
-        self._engine = engine
-        metrics.set_failing_duties_source(lambda: len(engine.node.duties.failing))
         metrics.set_abandoned_threads_source(lambda: count_abandoned_threads(runners))
-        self._stack.push_async_callback(engine.crash)  # ends the work that a stop has not ended
-        await engine.survey_jobs(self._note_found_jobs)
+        if engine is None:
+            await self._clock.measure(store)
+        else:
+            await self._start_engine(engine, metrics)
         await self._serve(api, metrics, sockets)
         metrics.set_leader(self._roles.schedules)
         log.info("started", took_ms=round((perf_counter() - began_s) * 1000))
+
+    async def _start_engine(self, engine: Engine, metrics: Metrics) -> None:
+        await engine.start()
+        self._engine = engine
+        metrics.set_failing_duties_source(lambda: len(engine.node.duties.failing))
+        self._stack.push_async_callback(engine.crash)  # ends the work that a stop has not ended
+        await engine.survey_jobs(self._note_found_jobs)
 
     async def stop(self) -> None:
         """Stop admitting and claiming, and let work finish within the grace period. A second call does not wait."""
@@ -174,9 +184,11 @@ class Server:
         await asyncio.shield(self._stopping)
 
     async def failed(self) -> None:
-        """Wait until the engine ends. Raises the error that ended it, if any."""
+        """Wait until the engine ends. Raises the error that ended it, if any. Without an engine, wait for ever."""
         if self._engine is not None:
             await self._engine.wait_until_stopped()
+        elif not self._roles.is_node:
+            await asyncio.get_running_loop().create_future()
 
     async def _stop(self) -> None:
         self._draining = True
@@ -197,8 +209,12 @@ class Server:
     # --- parts
 
     async def _open_store(self) -> Store:
-        create_data_folder(self.config)
-        store, began_s = make_store(self.config["store"]), perf_counter()
+        began_s = perf_counter()
+        if self._roles.is_node:
+            create_data_folder(self.config)
+            store = make_store(self.config["store"])
+        else:
+            store = make_visitor(self.config["store"], lambda nodes: find_live_nodes(nodes, self._clock.now_us()))
         await store.open()
         place = hide_url_password(self.config["store"])
         log.info("store opened", store=place, took_ms=round((perf_counter() - began_s) * 1000))
@@ -206,16 +222,17 @@ class Server:
         self._store = store
         return store
 
-    def _make_metrics(self, store: Store, engine: Engine) -> Metrics:
+    def _make_metrics(self, store: Store, engine: Engine | None) -> Metrics:
         """Return metrics that observe the engine's events and the store's commits."""
         metrics = Metrics(
             store,
             self._clock,
-            name_of=engine.job_name,
+            name_of=(lambda _: None) if engine is None else engine.job_name,
             per_job=self.config["metrics.per_job"],
             heartbeat_timeout_s=self._options.heartbeat_timeout_s,
         )
-        engine.on_event(metrics.count_event)
+        if engine is not None:
+            engine.on_event(metrics.count_event)
         store.on_commit(metrics.observe_commit)
         self._metrics = metrics
         return metrics
@@ -236,6 +253,11 @@ class Server:
     def url(self) -> str:
         """The server's URL, as seen from this machine."""
         return server_url(self.config["server.listen"][0], self.port, self.config["server.base_path"])
+
+    @property
+    def is_node(self) -> bool:
+        """Whether this server schedules or runs jobs, and does not only serve the API."""
+        return self._roles.is_node
 
     async def has_jobs(self) -> bool:
         """Return whether the store contains jobs."""
@@ -266,8 +288,10 @@ class Server:
         """Why the node is not ready; None if it is."""
         if self._draining:
             return "this node is shutting down"
-        if self._engine is None:
+        if self._engine is None and self._roles.is_node:
             return "this node is not registered with the store"
+        if self._engine is None:
+            return None
         if self._engine.node.fault is not None:
             return self._engine.node.fault
         for duty, failure in sorted(self._engine.node.duties.failing.items()):
