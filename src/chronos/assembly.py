@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from chronos.engine.engine import Engine
     from chronos.engine.node_clock import NodeClock
     from chronos.engine.options import EngineOptions
+    from chronos.observe.metrics import Metrics
     from chronos.runners.command.options import CommandRules
     from chronos.runners.contract import Runner
     from chronos.runners.python.function_registry import FunctionRegistry
@@ -262,6 +263,40 @@ def make_engine(
     event_log = EventLog(engine.job_name, logger)
     engine.on_event(event_log.log_event, *logged, wants_routine=event_log.wants_routine)
     return engine
+
+
+def make_metrics(
+    store: Store,
+    engine: "Engine | None",
+    runners: "Mapping[str, Runner]",
+    *,
+    clock: Clock,
+    per_job: bool = True,
+    has_process_metrics: bool = True,
+) -> "Metrics":
+    """Make the metrics of a node, which observe its events and the commits of its store.
+
+    ``per_job`` adds a label with the name of the job, ``has_process_metrics`` those of the process and of Python.
+    Without an engine, in a process that is not a node, there are only the metrics of the store.
+    """
+    from chronos.engine.options import EngineOptions  # noqa: PLC0415
+    from chronos.observe.metrics import Metrics  # noqa: PLC0415
+
+    options = EngineOptions() if engine is None else engine.options
+    metrics = Metrics(
+        store,
+        clock,
+        name_of=(lambda _: None) if engine is None else engine.job_name,
+        per_job=per_job,
+        heartbeat_timeout_s=options.heartbeat_timeout_s,
+        has_process_metrics=has_process_metrics,
+    )
+    store.on_commit(metrics.observe_commit)
+    if engine is not None:
+        engine.on_event(metrics.count_event)
+        metrics.set_failing_duties_source(lambda: len(engine.node.duties.failing))
+    metrics.set_abandoned_threads_source(lambda: count_abandoned_threads(runners))
+    return metrics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from msgspec import field
 from chronos.core.calendar import from_us
 from chronos.core.config import NOTHING_SET, Definition, Settings
 from chronos.core.credentials import mask_options
+from chronos.core.schedule.cron_parser import MACROS
 from chronos.core.schedule.parser import parse_schedule
 from chronos.core.schedule.schedule import Schedule
 from chronos.core.schedule.union import split_expressions
@@ -19,7 +20,8 @@ from chronos.errors import Invalid
 
 DEFAULT_NAMESPACE = "default"
 ONE_OFF_TAG = "one-off"  # of a job that has only one-off runs, with the kind of its target
-_NAME_INDEPENDENT = re.compile(r"[0-9*,/ -]+|@[a-z]+|@every [0-9a-z.]+", re.ASCII)  # no ``H``, no words
+#: No ``H``, no words, and no custom schedules, which a program may register again.
+_NAME_INDEPENDENT = re.compile(rf"[0-9*,/ -]+|{'|'.join(MACROS)}|@every [0-9a-z.]+", re.ASCII)
 
 
 class JobState(IntEnum):

@@ -15,10 +15,11 @@ from itertools import islice
 from typing import assert_never
 
 from chronos.core.config import UpdatePolicy
-from chronos.core.job import JobSpec, OutgoingSchedule, ensure_readable
+from chronos.core.job import JobSpec, OutgoingSchedule, ScheduleSpec, ensure_readable
 from chronos.core.planner import activate_schedule
 from chronos.core.schedule.occurrences import Instants, last_us, walk
 from chronos.core.schedule.schedule import Schedule
+from chronos.errors import Invalid, MissingSchedule, UnknownSchedule
 
 MAX_LISTED = 100
 MAX_COMPARED = 10_000  # instants of both schedules
@@ -225,10 +226,36 @@ def _merge_instants(
 
 
 def resolve_instants(spec: JobSpec, name: str) -> Instants | None:
-    """Return the instants of a job with this name; None if it has no schedule. Raises ``Invalid``."""
+    """Return the instants of a job with this name; None if it has no schedule.
+
+    Raises ``MissingSchedule`` if a custom schedule is not registered in this process, and ``Invalid``.
+    """
     ensure_readable(spec)
-    schedule = None if spec.schedule is None else spec.schedule.parse(name)
+    schedule = None if spec.schedule is None else parse_stored(spec.schedule, name)
     return schedule if spec.outgoing is None else _build_handover(spec.outgoing, schedule, name)
+
+
+def parse_stored(schedule: ScheduleSpec, name: str) -> Schedule:
+    """Parse the schedule of a stored job with this name. Raises as ``resolve_instants`` does."""
+    try:
+        return schedule.parse(name)
+    except UnknownSchedule as error:
+        raise MissingSchedule(error.name) from None
+
+
+def find_missing_schedule(spec: JobSpec, name: str) -> str | None:
+    """Return the sentence of ``MissingSchedule`` if a custom schedule of a job is not registered in this process."""
+    if spec.schedule is None or (
+        spec.outgoing is None and ("@" not in spec.schedule.text or spec.schedule.is_name_independent)
+    ):
+        return None
+    try:
+        resolve_instants(spec, name)
+    except MissingSchedule as error:
+        return str(error)
+    except Invalid:
+        return None
+    return None
 
 
 def drop_passed_schedules(outgoing: OutgoingSchedule | None, next_us: int | None) -> OutgoingSchedule | None:
@@ -244,6 +271,6 @@ def drop_passed_schedules(outgoing: OutgoingSchedule | None, next_us: int | None
 
 
 def _build_handover(outgoing: OutgoingSchedule, new: Schedule | None, name: str) -> Handover:
-    schedule = outgoing.schedule.parse(name)
+    schedule = parse_stored(outgoing.schedule, name)
     old = schedule if outgoing.before is None else _build_handover(outgoing.before, schedule, name)
     return Handover(old=old, new=new, until_us=outgoing.until_us, first_us=outgoing.first_us)

@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
 from chronos.core.config import NOTHING_SET, UNLIMITED, EffectiveSettings, Overlap, Settings, resolve_settings
-from chronos.core.events import JobUnschedulable
+from chronos.core.events import JobLeftAlone, JobUnschedulable
 from chronos.core.job import Job, JobSpec, Target
 from chronos.core.lane import Lane, build_lane
 from chronos.core.schedule.occurrences import Instants
 from chronos.core.schedule_change import resolve_instants
 from chronos.core.task_group import Layout, build_layout
 from chronos.engine.event_bus import EventBus
-from chronos.errors import ChronosError
+from chronos.errors import ChronosError, MissingSchedule
 from chronos.store.contract import Store
 
 CATALOG_CAPACITY = 20_000
@@ -177,6 +177,10 @@ class JobCatalog:
     def report_unschedulable(self, entry: CatalogEntry, error: ChronosError, now_us: int) -> None:
         """Emit a ``JobUnschedulable`` event: this node cannot schedule or run the job."""
         self._bus.emit(JobUnschedulable(at_us=now_us, job=entry.job, error=f"{entry.name}: {error}"))
+
+    def report_left_alone(self, entry: CatalogEntry, error: MissingSchedule, now_us: int) -> None:
+        """Emit a ``JobLeftAlone`` event: this node leaves the job to programs that have its schedule."""
+        self._bus.emit(JobLeftAlone(at_us=now_us, job=entry.job, reason=str(error)))
 
     def _add(self, pair: tuple[bytes, int], job: Job | None, spec: JobSpec) -> CatalogEntry:
         entry = self._entries.get(pair)

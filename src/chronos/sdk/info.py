@@ -136,7 +136,7 @@ class JobInfo:
     - ``state``: ``active``, ``paused``, ``disabled`` or ``done``.
     - ``schedule``, ``timezone``, ``start``, ``end``: None where the job has none.
     - ``next_run``: when the schedule fires next, or None if it does not.
-    - ``note``: why the job is paused or disabled.
+    - ``note``: why the job is paused or disabled, or why this process leaves it alone.
     - ``settings``: the settings that the job sets, under their names in REST, such as ``retry`` and ``overlap``.
     - ``tasks``: the tasks with their targets, as in REST. Credentials are masked.
     - ``definition``: the whole definition as REST and files write it, with all of these fields.

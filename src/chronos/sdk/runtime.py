@@ -9,8 +9,9 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from chronos.assembly import (
     Service,
@@ -19,6 +20,7 @@ from chronos.assembly import (
     hide_url_password,
     is_in_memory,
     make_engine,
+    make_metrics,
     make_node_clock,
     make_runners,
     make_service,
@@ -36,6 +38,7 @@ from chronos.errors import ChronosError, Invalid, NotFound
 from chronos.runners.contract import Runner
 from chronos.runners.python.function_registry import FunctionRegistry
 from chronos.sdk.declarations import DeclaredJobs, prefix_errors
+from chronos.sdk.event_callbacks import EventCallbacks, EventDelivery
 from chronos.sdk.home_loop import HomeLoop
 from chronos.sdk.info import JobInfo, to_run_info
 from chronos.sdk.info_reader import read_job_info
@@ -45,6 +48,11 @@ from chronos.service.serializers import Check, Draft, read_job, write_job
 from chronos.service.serializers.identifiers import find_name_fault
 from chronos.store.commands import Triggered
 from chronos.store.contract import JobFilter, Store
+
+if TYPE_CHECKING:
+    from chronos.engine.job_survey import StartReport
+    from chronos.observe.metrics import Metrics
+    from chronos.sdk.exported_metrics import ExportedMetrics
 
 log = logging.getLogger("chronos.sdk")
 
@@ -60,6 +68,7 @@ class RuntimeSession:
     clock: NodeClock
     service: Service
     engine: Engine | None = None
+    delivery: EventDelivery | None = None  # of the engine's events to callbacks
     runners: Mapping[str, Runner] = field(default_factory=dict)
     starting: asyncio.Lock = field(default_factory=asyncio.Lock)
     saving: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -137,6 +146,7 @@ class Runtime:
         defaults: Mapping[str, Any],
         http: WebhookOptions,
         timezone: str | None = None,
+        metrics: Any = None,
     ) -> None:
         if url.startswith(("http://", "https://")):
             raise Invalid(f"{url} is the address of a server; use a store, such as sqlite:///app.db")
@@ -160,6 +170,8 @@ class Runtime:
         self._memory_store: Store | None = None  # must outlive the loops that use it
         self._background_tasks: set[asyncio.Task[None]] = set()
         make_store(url)  # raises for a wrong url
+        self.callbacks = EventCallbacks()
+        self._exported_metrics = None if metrics is None else _export_metrics(metrics)
 
     async def session(self) -> RuntimeSession:
         """The open store. All declared jobs are saved."""
@@ -192,11 +204,23 @@ class Runtime:
             runners=session.runners,
             defaults=self._defaults,
         )
+        metrics = None
+        if self._exported_metrics is not None:
+            metrics = await self._observe(session, engine, self._exported_metrics)
         await engine.start()
         session.engine = engine
+        session.delivery = self.callbacks.deliver(engine, session.store, self.namespace)
         new = sum(job.created and job.state is JobState.ACTIVE for job in self.saved_jobs)
-        await engine.survey_jobs(lambda report: log.info("%s", report.describe()), new=new)
+        await engine.survey_jobs(partial(_note_found_jobs, metrics), new=new)
         log.info("started in %d ms", round((perf_counter() - began_s) * 1000))
+
+    async def _observe(self, session: RuntimeSession, engine: Engine, exported: "ExportedMetrics") -> "Metrics":
+        """Show the metrics of an engine in the registry of the program."""
+        metrics = make_metrics(session.store, engine, session.runners, clock=session.clock, has_process_metrics=False)
+        metrics.set_leader(True)
+        await metrics.refresh()
+        exported.show(metrics)
+        return metrics
 
     async def stop(self, grace_s: float | None = None) -> None:
         """Stop the engine and close the store. No-op when nothing is open. Concurrent calls wait for the same stop."""
@@ -241,6 +265,10 @@ class Runtime:
             if session.engine is not None:
                 await session.engine.stop(grace_s)
         finally:
+            if session.delivery is not None:
+                await session.delivery.finish()
+            if self._exported_metrics is not None:
+                self._exported_metrics.stop()
             for runner in session.runners.values():
                 await runner.close()
             if session.store is not self._memory_store:
@@ -325,6 +353,18 @@ class Runtime:
             await self._save(session)
         except ChronosError:  # the next call saves again, and raises
             log.exception("cannot save a job declared while the app runs; the next call retries")
+
+
+def _note_found_jobs(metrics: "Metrics | None", report: "StartReport") -> None:
+    log.info("%s", report.describe())
+    if metrics is not None:
+        metrics.count_recovered_jobs(report.recovered)
+
+
+def _export_metrics(registry: Any) -> "ExportedMetrics":
+    from chronos.sdk.exported_metrics import ExportedMetrics  # noqa: PLC0415 - its library takes long to import
+
+    return ExportedMetrics(registry)
 
 
 def _read_default_settings(defaults: Mapping[str, Any], checks: Mapping[str, Check]) -> Settings:

@@ -22,9 +22,9 @@ from aiohttp.typedefs import Handler, Middleware
 from chronos.api import REQUEST_INFO, Api, make_api
 from chronos.assembly import (
     collect_target_checks,
-    count_abandoned_threads,
     hide_url_password,
     make_engine,
+    make_metrics,
     make_node_clock,
     make_runners,
     make_service,
@@ -148,7 +148,8 @@ class Server:
                 runners=runners,
                 defaults=config.defaults(),
             )
-        metrics = self._make_metrics(store, engine)
+        per_job = config["metrics.per_job"]
+        metrics = self._metrics = make_metrics(store, engine, runners, clock=self._clock, per_job=per_job)
         api = make_api(
             service,
             store,
@@ -159,19 +160,17 @@ class Server:
             clock=self._clock,
             on_refusal=metrics.count_auth_failure,
         )
-        metrics.set_abandoned_threads_source(lambda: count_abandoned_threads(runners))
         if engine is None:
             await self._clock.measure(store)
         else:
-            await self._start_engine(engine, metrics)
+            await self._start_engine(engine)
         await self._serve(api, metrics, sockets)
         metrics.set_leader(self._roles.schedules)
         log.info("started", took_ms=round((perf_counter() - began_s) * 1000))
 
-    async def _start_engine(self, engine: Engine, metrics: Metrics) -> None:
+    async def _start_engine(self, engine: Engine) -> None:
         await engine.start()
         self._engine = engine
-        metrics.set_failing_duties_source(lambda: len(engine.node.duties.failing))
         self._stack.push_async_callback(engine.crash)  # ends the work that a stop has not ended
         await engine.survey_jobs(self._note_found_jobs)
 
@@ -222,21 +221,6 @@ class Server:
         self._store = store
         return store
 
-    def _make_metrics(self, store: Store, engine: Engine | None) -> Metrics:
-        """Return metrics that observe the engine's events and the store's commits."""
-        metrics = Metrics(
-            store,
-            self._clock,
-            name_of=(lambda _: None) if engine is None else engine.job_name,
-            per_job=self.config["metrics.per_job"],
-            heartbeat_timeout_s=self._options.heartbeat_timeout_s,
-        )
-        if engine is not None:
-            engine.on_event(metrics.count_event)
-        store.on_commit(metrics.observe_commit)
-        self._metrics = metrics
-        return metrics
-
     async def _serve(self, api: Api, metrics: Metrics, sockets: list[Any]) -> None:
         middleware = _request_middleware(
             metrics, self.config["server.base_path"], self.config["metrics.prometheus.path"]
@@ -268,7 +252,8 @@ class Server:
         engine, metrics = self._engine, self._metrics
         reason = self._not_ready_reason()
         broken = 0 if metrics is None else metrics.unschedulable_jobs
-        held = 0 if metrics is None or not self._roles.schedules else max(0, metrics.active_jobs - broken)
+        left_alone = 0 if metrics is None else metrics.left_alone_jobs
+        held = 0 if metrics is None or not self._roles.schedules else max(0, metrics.active_jobs - broken - left_alone)
         return {
             "node": self._options.node_name,
             "number": 0 if engine is None else engine.node.number,

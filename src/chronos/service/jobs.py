@@ -15,7 +15,7 @@ from chronos.core.planner import MAX_PREVIEW
 from chronos.core.schedule.occurrences import walk
 from chronos.core.schedule_change import resolve_instants
 from chronos.core.task_group import Layout, build_layout
-from chronos.errors import Conflict, NotFound
+from chronos.errors import Conflict, MissingSchedule, NotFound
 from chronos.runners.target_kinds import list_target_fields
 from chronos.service.save_jobs import JobSaver, SavedJob, version_conflict
 from chronos.service.schedule_preview import Preview, preview_schedule, preview_spec
@@ -121,8 +121,13 @@ class JobService:
     async def next_runs(self, ref: str, count: int = 10, *, namespace: str = DEFAULT_NAMESPACE) -> tuple[int, ...]:
         """Return the next instants of a job, at most ``MAX_PREVIEW``; empty unless the job is active."""
         job = await self.get(ref, namespace)
-        instants = resolve_instants(job.spec, job.name)
-        if instants is None or job.state is not JobState.ACTIVE:
+        if job.state is not JobState.ACTIVE:
+            return ()
+        try:
+            instants = resolve_instants(job.spec, job.name)
+        except MissingSchedule:  # only the instant that the store holds is known here
+            return () if job.next_us is None or count < 1 else (job.next_us,)
+        if instants is None:
             return ()
         return tuple(islice(walk(instants, job.next_us, _FOREVER_US), min(count, MAX_PREVIEW)))
 

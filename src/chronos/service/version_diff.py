@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from chronos.core.job import JobVersion, ensure_readable
-from chronos.core.schedule_change import ScheduleDiff, diff
+from chronos.core.schedule_change import ScheduleDiff, diff, parse_stored
 from chronos.service.save_plan import DIFF_WINDOW_US
 from chronos.service.serializers import write_spec
 from chronos.service.serializers.json_values import extend_pointer
@@ -33,8 +33,8 @@ class VersionDiff:
 def compare(name: str, old: JobVersion, new: JobVersion, now_us: int) -> VersionDiff:
     """Compare two versions of a job. Raises ``Invalid`` if one of them is unreadable."""
     left, right = ensure_readable(old.spec).schedule, ensure_readable(new.spec).schedule
-    before = None if left is None else left.parse(name).anchor(now_us)
-    after = None if right is None else right.parse(name).anchor(now_us)
+    before = None if left is None else parse_stored(left, name).anchor(now_us)
+    after = None if right is None else parse_stored(right, name).anchor(now_us)
     return VersionDiff(
         old=old.version,
         new=new.version,

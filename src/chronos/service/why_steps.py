@@ -15,7 +15,8 @@ from chronos.core.node import Node
 from chronos.core.schedule.durations import format_duration
 from chronos.core.schedule.exclusions import NO_EXCLUSIONS
 from chronos.core.schedule.timezones import Zone, get_zone
-from chronos.core.schedule_change import resolve_instants
+from chronos.core.schedule_change import find_missing_schedule, parse_stored, resolve_instants
+from chronos.errors import MissingSchedule
 from chronos.service.serializers import id_text
 from chronos.service.serializers.execution import lateness_us, read_detail
 from chronos.store.contract import ExecutionView
@@ -67,7 +68,11 @@ class TimeFormat:
         """Use the zone of a job's schedule; UTC if it has none."""
         if spec is None or isinstance(spec, Unreadable) or spec.schedule is None:
             return cls(get_zone("UTC"), now_us)
-        return cls(spec.schedule.parse(name).zone, now_us)
+        try:
+            zone = parse_stored(spec.schedule, name).zone
+        except MissingSchedule:
+            zone = get_zone(spec.schedule.timezone or "UTC")
+        return cls(zone, now_us)
 
     def format(self, at_us: int) -> str:
         """Format one time, with its zone."""
@@ -337,7 +342,9 @@ def explain_next_run(job: Job, times: TimeFormat) -> WhyStep:
         return WhyStep(at_us=times.now_us, verdict=WhyVerdict.OFF, sentence=f"The job cannot run: {job.spec.error}.")
     match job.state:
         case JobState.ACTIVE if job.next_us is not None:
-            sentence = f"The next run is on {times.format(job.next_us)}."
+            missing = find_missing_schedule(job.spec, job.name)
+            reason = "" if missing is None else f": {missing}"
+            sentence = f"The next run is on {times.format(job.next_us)}{reason}."
             return WhyStep(at_us=job.next_us, verdict=WhyVerdict.COMING, sentence=sentence)
         case JobState.ACTIVE:
             after = ", or when its upstream jobs finish" if job.spec.after else ""
@@ -358,7 +365,11 @@ def explain_unscheduled(spec: JobSpec, name: str, version: int, at_us: int, time
     if isinstance(spec, Unreadable):
         sentence = f"Version {version}, in force then, cannot be read: {spec.error}."
         return WhyStep(at_us=at_us, verdict=WhyVerdict.UNKNOWN, sentence=sentence)
-    instants = resolve_instants(spec, name)
+    try:
+        instants = resolve_instants(spec, name)
+    except MissingSchedule as error:
+        sentence = f"This process cannot tell whether {times.format(at_us)} is a scheduled time: {error}."
+        return WhyStep(at_us=at_us, verdict=WhyVerdict.UNKNOWN, sentence=sentence)
     if instants is None or spec.schedule is None:
         sentence = f"Version {version}, in force then, has no schedule."
         return WhyStep(at_us=at_us, verdict=WhyVerdict.NO_INSTANT, sentence=sentence)

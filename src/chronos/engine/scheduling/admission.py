@@ -21,6 +21,7 @@ from chronos.core.events import ExecutionAdmitted
 from chronos.core.execution import Cause, Status
 from chronos.core.planner import build_firing
 from chronos.core.reasons import ReasonCode
+from chronos.core.schedule.plugins import is_registered
 from chronos.engine.execution.dispatcher import Dispatcher
 from chronos.engine.job_catalog import CatalogEntry, JobCatalog
 from chronos.engine.node_context import NodeContext
@@ -28,7 +29,7 @@ from chronos.engine.scheduling.due_instant import DueInstant
 from chronos.engine.scheduling.recovery import RecoveryLoop
 from chronos.engine.store_retry import apply_with_retry
 from chronos.engine.wakeup import Wakeup
-from chronos.errors import ChronosError
+from chronos.errors import ChronosError, MissingSchedule
 from chronos.store.commands import Admit, AdmitRow, Admitted, Claimed
 from chronos.store.contract import DueGate
 
@@ -64,6 +65,7 @@ class AdmissionLoop:
         self._heap: list[tuple[int, int, bytes, DueInstant]] = []  # (when to admit it, order, job, instant)
         self._order = count()
         self._unschedulable_versions: set[tuple[bytes, int]] = set()  # (job, version), each reported once
+        self._left_alone: dict[tuple[bytes, int], str] = {}  # (job, version) and the custom schedule that is missing
         self._wakeup = Wakeup()
         self._next_look_s = 0.0
         self.scheduling_nodes: tuple[int, ...] = ()  # live nodes that schedule, including this one
@@ -111,7 +113,9 @@ class AdmissionLoop:
     def _is_known(self, row: DueGate) -> bool:
         known = self._prepared.get(row.job)
         if known is None:
-            return (row.job, row.version) in self._unschedulable_versions
+            version = (row.job, row.version)
+            missing = self._left_alone.get(version)
+            return version in self._unschedulable_versions if missing is None else not is_registered(missing)
         return (known.firing.scheduled_us, known.entry.version) == (row.next_us, row.version)
 
     async def _prepare_all(self, rows: list[DueGate]) -> None:
@@ -129,6 +133,9 @@ class AdmissionLoop:
                 return
             instant = DueInstant(entry, build_firing(entry.job, entry.instants, scheduled_us), needs_gate_lock)
             entry.precompute()
+        except MissingSchedule as error:
+            self._leave_alone(entry, error)
+            return
         except ChronosError as error:
             self.mark_unschedulable(entry, error)
             return
@@ -155,6 +162,12 @@ class AdmissionLoop:
         if len(self._unschedulable_versions) < _MAX_DUE_GATES:
             self._unschedulable_versions.add((entry.job, entry.version))
         self._catalog.report_unschedulable(entry, error, self._context.clock.now_us())
+
+    def _leave_alone(self, entry: CatalogEntry, error: MissingSchedule) -> None:
+        """Leave a job to other programs until its custom schedule is registered here."""
+        if len(self._left_alone) < _MAX_DUE_GATES:
+            self._left_alone[entry.job, entry.version] = error.name.removeprefix("@")
+        self._catalog.report_left_alone(entry, error, self._context.clock.now_us())
 
     def _forget(self, instant: DueInstant) -> None:
         if self._prepared.get(instant.entry.job) is instant:
