@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from chronos.service.one_off_runs import OneOffRuns
     from chronos.service.save_jobs import JobSaver
     from chronos.service.serializers import Check
+    from chronos.service.views import Views
     from chronos.service.why import WhyService
 
 RUNNER_ENTRY_POINT_GROUP = "chronos.runners"  # entry points of other packages that add kinds of targets
@@ -312,6 +313,7 @@ class Service:
     enqueues: "EnqueueService"
     one_off_runs: "OneOffRuns"
     why: "WhyService"
+    views: "Views"
 
 
 def _new_request_id() -> bytes:
@@ -341,12 +343,14 @@ def make_service(
     from chronos.service.jobs import JobService  # noqa: PLC0415
     from chronos.service.one_off_runs import OneOffRuns  # noqa: PLC0415
     from chronos.service.save_jobs import JobSaver  # noqa: PLC0415
+    from chronos.service.views import make_views  # noqa: PLC0415
     from chronos.service.why import WhyService  # noqa: PLC0415
 
     saver, states = JobSaver(store, clock, defaults=defaults), JobStates(store, clock)
     jobs = JobService(store, clock, saver, defaults=defaults, checks=checks)
     backpressure = Backpressure(store, clock, limit=MAX_PENDING if max_pending is None else max_pending)
     runs = ExecutionService(store, clock, jobs, backpressure, new_request=new_request)
+    why = WhyService(store, clock, jobs, runs)
     return Service(
         jobs=jobs,
         job_saver=saver,
@@ -356,7 +360,8 @@ def make_service(
         backfills=BackfillService(store, clock, jobs, backpressure, new_request=new_request),
         enqueues=EnqueueService(store, clock, jobs, backpressure, new_request=new_request),
         one_off_runs=OneOffRuns(clock, jobs, saver, runs),
-        why=WhyService(store, clock, jobs, runs),
+        why=why,
+        views=make_views(store, clock, jobs, runs, why),
     )
 
 

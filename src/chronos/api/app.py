@@ -26,6 +26,7 @@ from chronos.api.request import ApiContext
 from chronos.api.routing import Route
 from chronos.assembly import Service
 from chronos.clock import Clock
+from chronos.observe.delay_history import DelayHistory
 from chronos.service.cooperative import TimeSlicer
 from chronos.store.contract import Store
 
@@ -80,12 +81,14 @@ def make_api(
     metrics: Callable[[], bytes],
     clock: Clock,
     on_refusal: Callable[[str], None] = lambda _: None,
+    delays: DelayHistory | None = None,
 ) -> Api:
     """Build the API on an open store.
 
     - ``status`` returns the state of the node. Its ``ready`` (default True) and ``reason`` decide ``/readyz``.
     - ``metrics`` returns the text for Prometheus.
     - ``on_refusal`` is called with the reason of each refused login or request.
+    - ``delays`` has the delays of this node; by default nothing is known of them.
     """
     streams = Streams(store, options.max_streams, options.max_streams_each)
     routes = routes_with(options.metrics_path)
@@ -104,6 +107,7 @@ def make_api(
         streams=streams,
         denials=Denials(store, clock, on_refusal),
         slicer=TimeSlicer(),
+        delays=delays or DelayHistory(clock),
         routes=routes,
         document=msgspec.json.encode(openapi(routes, options.base_path)),
         page=page(routes, options.base_path).encode(),

@@ -159,6 +159,7 @@ class Server:
             metrics=metrics.render,
             clock=self._clock,
             on_refusal=metrics.count_auth_failure,
+            delays=metrics.delays,
         )
         if engine is None:
             await self._clock.measure(store)

@@ -4,6 +4,7 @@ import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.metadata import version
 from typing import Any
 
 from chronos.api import Access, ApiOptions, CommandAuthor, TokenStore, read_grant, read_tokens, read_users, routes_with
@@ -98,6 +99,8 @@ def engine_options(config: Config, roles: Roles) -> EngineOptions:
         timeout_grace_s=config["scheduler.timeout_grace"],
         schedules=roles.schedules,
         works=roles.works,
+        version=version("chronos-scheduler"),
+        address="{}:{}".format(*config["server.listen"]),
     )
 
 
