@@ -30,11 +30,12 @@ from chronos.assembly import (
     make_runners,
     make_service,
     make_store,
+    make_visitor,
 )
 from chronos.clock import Clock
 from chronos.engine.engine import Engine
 from chronos.engine.job_survey import StartReport
-from chronos.observe.log_setup import line_logger
+from chronos.observe.log_line import line_logger
 from chronos.observe.metrics import Metrics
 from chronos.runners.contract import Runner
 from chronos.runners.python.function_registry import FunctionRegistry
@@ -54,6 +55,7 @@ from chronos.server.wiring import (
     ui_options,
     webhook_options,
 )
+from chronos.service.live_nodes import find_live_nodes
 from chronos.store.contract import Store
 from chronos.ui import WebUi, make_ui
 
@@ -141,14 +143,16 @@ class Server:
             defaults=config.defaults(),
             max_pending=config["queue.max_pending"],
         )
-        engine = make_engine(
-            store,
-            clock=self._clock,
-            options=self._options,
-            functions=functions,
-            runners=runners,
-            defaults=config.defaults(),
-        )
+        engine = None
+        if self._roles.is_node:
+            engine = make_engine(
+                store,
+                clock=self._clock,
+                options=self._options,
+                functions=functions,
+                runners=runners,
+                defaults=config.defaults(),
+            )
         per_job = config["metrics.per_job"]
         metrics = self._metrics = make_metrics(store, engine, runners, clock=self._clock, per_job=per_job)
         access = make_access(config, self._clock, store)
@@ -163,16 +167,22 @@ class Server:
             on_refusal=metrics.count_auth_failure,
             delays=metrics.delays,
         )
-        await engine.start()
-        self._engine = engine
-        self._stack.push_async_callback(engine.crash)  # ends the work that a stop has not ended
-        await engine.survey_jobs(self._note_found_jobs)
+        if engine is None:
+            await self._clock.measure(store)
+        else:
+            await self._start_engine(engine)
         ui = self._make_ui(service, store, api, access) if config["ui.enabled"] else None
         if ui is not None:
             engine.on_event(ui.note_event, wants_routine=lambda: ui.has_viewers)
         await self._serve(api, ui, metrics, sockets)
         metrics.set_leader(self._roles.schedules)
         log.info("started", took_ms=round((perf_counter() - began_s) * 1000))
+
+    async def _start_engine(self, engine: Engine) -> None:
+        await engine.start()
+        self._engine = engine
+        self._stack.push_async_callback(engine.crash)  # ends the work that a stop has not ended
+        await engine.survey_jobs(self._note_found_jobs)
 
     async def stop(self) -> None:
         """Stop admitting and claiming, and let work finish within the grace period. A second call does not wait."""
@@ -183,9 +193,11 @@ class Server:
         await asyncio.shield(self._stopping)
 
     async def failed(self) -> None:
-        """Wait until the engine ends. Raises the error that ended it, if any."""
+        """Wait until the engine ends. Raises the error that ended it, if any. Without an engine, wait for ever."""
         if self._engine is not None:
             await self._engine.wait_until_stopped()
+        elif not self._roles.is_node:
+            await asyncio.get_running_loop().create_future()
 
     async def _stop(self) -> None:
         self._draining = True
@@ -206,8 +218,12 @@ class Server:
     # --- parts
 
     async def _open_store(self) -> Store:
-        create_data_folder(self.config)
-        store, began_s = make_store(self.config["store"]), perf_counter()
+        began_s = perf_counter()
+        if self._roles.is_node:
+            create_data_folder(self.config)
+            store = make_store(self.config["store"])
+        else:
+            store = make_visitor(self.config["store"], lambda nodes: find_live_nodes(nodes, self._clock.now_us()))
         await store.open()
         place = hide_url_password(self.config["store"])
         log.info("store opened", store=place, took_ms=round((perf_counter() - began_s) * 1000))
@@ -249,6 +265,11 @@ class Server:
         """The server's URL, as seen from this machine."""
         return server_url(self.config["server.listen"][0], self.port, self.config["server.base_path"])
 
+    @property
+    def is_node(self) -> bool:
+        """Whether this server schedules or runs jobs, and does not only serve the API."""
+        return self._roles.is_node
+
     async def has_jobs(self) -> bool:
         """Return whether the store contains jobs."""
         return self._store is not None and bool(sum((await self._store.counts()).jobs.values()))
@@ -279,8 +300,10 @@ class Server:
         """Why the node is not ready; None if it is."""
         if self._draining:
             return "this node is shutting down"
-        if self._engine is None:
+        if self._engine is None and self._roles.is_node:
             return "this node is not registered with the store"
+        if self._engine is None:
+            return None
         if self._engine.node.fault is not None:
             return self._engine.node.fault
         for duty, failure in sorted(self._engine.node.duties.failing.items()):

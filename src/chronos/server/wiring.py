@@ -24,10 +24,14 @@ _PLACEHOLDER = ("...", "…")  # the end of an incomplete hash, as in examples
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Roles:
-    """Which roles a server has: it schedules, it works, or both."""
+    """Which roles a server has: it schedules, it works, or both. Without a role it only serves the API."""
 
     schedules: bool = True
     works: bool = True
+
+    @property
+    def is_node(self) -> bool:
+        return self.schedules or self.works
 
 
 ALL_ROLES = Roles()
