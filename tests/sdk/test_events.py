@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from chronos import (
-    AttemptEnded,
+    AttemptFinished,
     Chronos,
-    Event,
     InstantsMissed,
     Invalid,
+    JobEvent,
     RunEnded,
     RunStarted,
     SpanRecorded,
@@ -44,8 +44,8 @@ def app(tmp_path: Path) -> Iterator[Chronos]:
 
 
 def test_callbacks_receive_the_events_of_all_jobs(app: Chronos) -> None:
-    received: queue.Queue[Event] = queue.Queue()
-    for kind in (RunStarted, AttemptEnded, RunEnded):
+    received: queue.Queue[JobEvent] = queue.Queue()
+    for kind in (RunStarted, AttemptFinished, RunEnded):
         app.on(kind, received.put)
     good, bad = app.job(work), app.job(fail)
     with app:
@@ -53,7 +53,7 @@ def test_callbacks_receive_the_events_of_all_jobs(app: Chronos) -> None:
         started, attempt, ended = (received.get(timeout=SOON_S) for _ in range(3))
         assert isinstance(started, RunStarted)
         assert (started.job, started.run_id, started.attempt) == ("work", run.id, 1)
-        assert isinstance(attempt, AttemptEnded)
+        assert isinstance(attempt, AttemptFinished)
         assert (attempt.task, attempt.attempt, attempt.status, attempt.error) == ("main", 1, "succeeded", None)
         assert isinstance(ended, RunEnded)
         assert (ended.run_id, ended.status, ended.succeeded) == (run.id, "succeeded", True)
@@ -62,7 +62,7 @@ def test_callbacks_receive_the_events_of_all_jobs(app: Chronos) -> None:
         assert timedelta() <= attempt.duration <= ended.duration + timedelta(seconds=1)
         bad.trigger()
         _, attempt, ended = (received.get(timeout=SOON_S) for _ in range(3))
-        assert isinstance(attempt, AttemptEnded)
+        assert isinstance(attempt, AttemptFinished)
         assert attempt.status == "failed"
         assert "ValueError: no" in str(attempt.error)
         assert "raise ValueError" in str(attempt.traceback)
@@ -134,7 +134,7 @@ def test_events_of_other_namespaces_are_not_received(tmp_path: Path) -> None:
     other.stop()
 
 
-@pytest.mark.parametrize("event", ["started", 7, Event, int, None])
+@pytest.mark.parametrize("event", ["started", 7, JobEvent, int, None])
 def test_unknown_events_are_refused(event: Any) -> None:
     app = Chronos("sqlite://")
     with pytest.raises(Invalid, match=r'unknown event .*; use one of "start", .*, or a class: RunStarted'):

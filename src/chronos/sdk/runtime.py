@@ -114,7 +114,7 @@ class RuntimeSession:
         nodes = await self.service.runs.node_names([run.node for run in latest.values()])
         return [
             read_job_info(
-                write_job(job),
+                write_job(job, now_us=self.clock.now_us()),
                 to_run_info(latest[job.id], job=job.name, nodes=nodes) if job.id in latest else None,
             )
             for job in jobs

@@ -92,6 +92,15 @@ def replay_options(command: Command) -> Command:
     return command
 
 
+def update_option(command: Command) -> Command:
+    """``--update POLICY``, for commands that change jobs; the argument is called ``update``."""
+    return click.option(
+        "--update",
+        type=click.Choice(("immediate", "graceful", "windowed")),
+        help="When a new schedule takes over, for this change only.  [default: the update of the job]",
+    )(command)
+
+
 def limit_option(default: int) -> Callable[[Command], Command]:
     """``--limit N``."""
     return click.option(
