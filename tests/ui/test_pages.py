@@ -75,7 +75,7 @@ def test_every_page_is_shown() -> None:
                 f"/runs/{run}?attempt=x&line=zz": "is not a number",
                 "/dead-letters": "3 runs failed with no attempts left",
                 "/dead-letters?q=nothing": "No dead letters match",
-                "/cluster": "Healthy",
+                "/cluster": "Commit p99",
                 "/audit": "create",
                 "/audit?in=namespace": "Namespace default",
             }

@@ -171,7 +171,7 @@ class Server:
             await self._clock.measure(store)
         else:
             await self._start_engine(engine)
-        ui = self._make_ui(service, store, api, access) if config["ui.enabled"] else None
+        ui = self._make_ui(service, store, api, access, metrics) if config["ui.enabled"] else None
         if ui is not None:
             engine.on_event(ui.note_event, wants_routine=lambda: ui.has_viewers)
         await self._serve(api, ui, metrics, sockets)
@@ -231,7 +231,7 @@ class Server:
         self._store = store
         return store
 
-    def _make_ui(self, service: Service, store: Store, api: Api, access: Access) -> WebUi:
+    def _make_ui(self, service: Service, store: Store, api: Api, access: Access, metrics: Metrics) -> WebUi:
         sessions = SessionStore(store, self._clock, access)
         return make_ui(
             service,
@@ -240,6 +240,7 @@ class Server:
             accounts=UiAccounts(access, sessions, api.denials, api_options(self.config)),
             status=self.status,
             threats=lambda: tuple(filter(None, [describe_shortage(self.config["store"])])),
+            delays=metrics.delays,
             clock=self._clock,
         )
 

@@ -42,6 +42,11 @@ def compare(job: Job, old: JobVersion, new: JobVersion, now_us: int) -> VersionD
     )
 
 
+def list_field_changes(old: JobVersion, new: JobVersion) -> tuple[FieldChange, ...]:
+    """Return the fields that differ between two readable versions."""
+    return tuple(_changes("", _Side.of(old), _Side.of(new)))
+
+
 def _find_instants(job: Job, version: JobVersion, now_us: int) -> Instants | None:
     """Return the instants of a version. Those of the current one include what an update keeps for now."""
     schedule = ensure_readable(version.spec).schedule
@@ -49,11 +54,6 @@ def _find_instants(job: Job, version: JobVersion, now_us: int) -> Instants | Non
     if version.version == job.version and is_live:
         return start_at_cursor(resolve_instants(job.spec, job.name), job.next_us)
     return None if schedule is None else parse_stored(schedule, job.name).anchor(now_us)
-
-
-def list_field_changes(old: JobVersion, new: JobVersion) -> tuple[FieldChange, ...]:
-    """Return the fields that differ between two readable versions."""
-    return tuple(_changes("", _Side.of(old), _Side.of(new)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from chronos.assembly import Service
 from chronos.clock import Clock
 from chronos.core.events import Event
 from chronos.errors import ChronosError, Invalid, NotFound, Unavailable
+from chronos.observe.delay_history import DelayHistory
 from chronos.service.cooperative import TimeSlicer
 from chronos.store.contract import Store
 from chronos.ui.accounts import Accounts, Refused, SignInRefused
@@ -50,11 +51,13 @@ def make_ui(
     accounts: Accounts,
     status: Callable[[], dict[str, Any]],
     threats: Callable[[], Sequence[str]] = tuple,
+    delays: DelayHistory,
     clock: Clock,
 ) -> "WebUi":
     """Build the web UI on an open store.
 
     - ``status`` returns the state of this node.
+    - ``delays`` has the delays of this node.
     - ``threats`` returns what threatens the server, as sentences for every page.
     """
     signals = LiveSignals(
@@ -73,6 +76,7 @@ def make_ui(
             accounts=accounts,
             status=status,
             threats=threats,
+            delays=delays,
             assets=load_assets(),
             renderer=PageRenderer(),
             navigation=Navigation(store, clock),

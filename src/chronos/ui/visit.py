@@ -13,6 +13,7 @@ from chronos.core.job import DEFAULT_NAMESPACE, Job
 from chronos.core.schedule.iso8601 import parse_instant
 from chronos.core.schedule.timezones import Zone, get_zone
 from chronos.errors import NotFound
+from chronos.observe.delay_history import DelayHistory
 from chronos.service.cooperative import TimeSlicer
 from chronos.service.serializers.identifiers import find_name_fault
 from chronos.service.why_steps import WhyRef
@@ -43,6 +44,7 @@ class UiContext:
     accounts: Accounts
     status: Callable[[], dict[str, Any]]  # of this node
     threats: Callable[[], Sequence[str]]  # to the server, as sentences
+    delays: DelayHistory  # of this node
     assets: Mapping[str, Asset]
     renderer: "PageRenderer"
     navigation: "Navigation"

@@ -37,5 +37,6 @@ async def show(visit: Visit) -> View:
         "longest_wait_us": max(waits_us, default=None),
         "skew_ms": max(skews_ms, default=None),
         "late_us": LATE_START_US,
+        "delays": visit.ui.delays.recent(),
     }
     return View(template="cluster.html", values=values, parts=("body",))
