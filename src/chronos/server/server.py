@@ -172,7 +172,7 @@ class Server:
         else:
             await self._start_engine(engine)
         ui = self._make_ui(service, store, api, access, metrics) if config["ui.enabled"] else None
-        if ui is not None:
+        if ui is not None and engine is not None:
             engine.on_event(ui.note_event, wants_routine=lambda: ui.has_viewers)
         await self._serve(api, ui, metrics, sockets)
         metrics.set_leader(self._roles.schedules)
