@@ -268,7 +268,7 @@ def make_engine(
 
 def make_metrics(
     store: Store,
-    engine: "Engine",
+    engine: "Engine | None",
     runners: "Mapping[str, Runner]",
     *,
     clock: Clock,
@@ -278,20 +278,24 @@ def make_metrics(
     """Make the metrics of a node, which observe its events and the commits of its store.
 
     ``per_job`` adds a label with the name of the job, ``has_process_metrics`` those of the process and of Python.
+    Without an engine, in a process that is not a node, there are only the metrics of the store.
     """
+    from chronos.engine.options import EngineOptions  # noqa: PLC0415
     from chronos.observe.metrics import Metrics  # noqa: PLC0415
 
+    options = EngineOptions() if engine is None else engine.options
     metrics = Metrics(
         store,
         clock,
-        name_of=engine.job_name,
+        name_of=(lambda _: None) if engine is None else engine.job_name,
         per_job=per_job,
-        heartbeat_timeout_s=engine.options.heartbeat_timeout_s,
+        heartbeat_timeout_s=options.heartbeat_timeout_s,
         has_process_metrics=has_process_metrics,
     )
-    engine.on_event(metrics.count_event)
     store.on_commit(metrics.observe_commit)
-    metrics.set_failing_duties_source(lambda: len(engine.node.duties.failing))
+    if engine is not None:
+        engine.on_event(metrics.count_event)
+        metrics.set_failing_duties_source(lambda: len(engine.node.duties.failing))
     metrics.set_abandoned_threads_source(lambda: count_abandoned_threads(runners))
     return metrics
 

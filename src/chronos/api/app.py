@@ -42,10 +42,23 @@ class Api:
     def __init__(self, api: ApiContext) -> None:
         self._api = api
 
+    @property
+    def denials(self) -> Denials:
+        """Records failed logins, also those of other interfaces."""
+        return self._api.denials
+
     def runner(
-        self, *, middlewares: Sequence[Middleware] = (), shutdown_timeout_s: float, logger: logging.Logger = log
+        self,
+        *,
+        middlewares: Sequence[Middleware] = (),
+        add_routes: Callable[[web.Application], None] = lambda _: None,
+        shutdown_timeout_s: float,
+        logger: logging.Logger = log,
     ) -> web.AppRunner:
-        """Return a runner that can listen on sites. ``middlewares`` see every request and its response."""
+        """Return a runner that can listen on sites.
+
+        ``middlewares`` see every request and its response. ``add_routes`` adds the routes of other interfaces.
+        """
         options = self._api.options
         app = web.Application(
             middlewares=(
@@ -59,6 +72,7 @@ class Api:
             handle, path = make_handler(route, self._api), options.base_path + route.path
             for method in ("HEAD", "GET") if route.method == "GET" and not route.is_stream else (route.method,):
                 app.router.add_route(method, path, handle)
+        add_routes(app)
         app.on_shutdown.append(self._end_streams)
         app.on_cleanup.append(self._record_last_denials)
         return web.AppRunner(app, access_log=None, logger=logger, shutdown_timeout=shutdown_timeout_s, **_CONNECTION)

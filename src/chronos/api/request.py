@@ -18,6 +18,7 @@ from chronos.api.rate_limits import RateLimit
 from chronos.api.routing import JSON, Route
 from chronos.assembly import Service
 from chronos.clock import Clock
+from chronos.core.config import UpdatePolicy
 from chronos.core.job import DEFAULT_NAMESPACE, Job
 from chronos.core.node import Actor
 from chronos.core.schedule.iso8601 import parse_instant
@@ -289,6 +290,14 @@ class RequestContext:
     @property
     def dry_run(self) -> bool:
         return self.boolean("dry_run")
+
+    @property
+    def update_policy(self) -> UpdatePolicy | None:
+        """The ``update`` parameter: the update policy of this change."""
+        value = self.text("update")
+        if value is not None and value not in tuple(UpdatePolicy):
+            raise Malformed(f'parameter "update" is "{value[:64]}", allowed {", ".join(UpdatePolicy)}')
+        return None if value is None else UpdatePolicy(value)
 
     # --- headers
 

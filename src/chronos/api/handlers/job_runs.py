@@ -19,6 +19,7 @@ from chronos.api.request import BodyReader, RequestContext
 from chronos.api.responses import json_response
 from chronos.api.routing import CURSOR, LIMIT, Body, Param, ResponseDoc, RouteTable, ref
 from chronos.core.calendar import rfc3339
+from chronos.core.job import JobState
 from chronos.core.planner import MAX_PREVIEW
 from chronos.service.enqueue import MAX_ENQUEUED
 from chronos.service.run_requests import PlainPayload, to_stored_payload
@@ -214,12 +215,15 @@ async def backfill(context: RequestContext) -> web.StreamResponse:
     ),
     returns={
         200: ResponseDoc(
-            "the scheduled times; none unless the job is active; with `detail`, objects with the clock of the "
-            "schedule's zone, and the effects of clock changes within a year",
+            "the scheduled times; of a paused job those that resuming it would run, marked as `held`; with `detail`, "
+            "objects with the clock of the schedule's zone, and the effects of clock changes within a year",
             {
                 "type": "object",
                 "required": ["items"],
-                "properties": {"items": {"type": "array", "items": {"anyOf": [_INSTANT, ref("UpcomingRun")]}}},
+                "properties": {
+                    "items": {"type": "array", "items": {"anyOf": [_INSTANT, ref("UpcomingRun")]}},
+                    "held": {"type": "boolean", "description": "true while the job is paused"},
+                },
             },
             {"items": ["2027-01-01T08:00:00Z", "2027-01-04T08:00:00Z"]},
         )
@@ -231,7 +235,8 @@ async def next_runs(context: RequestContext) -> web.StreamResponse:
     if context.boolean("detail"):
         return json_response(write_upcoming(context.api.service.views.upcoming.of(context.job, count)))
     runs_us = await context.api.service.jobs.next_runs(id_text(context.job.id), count)
-    return json_response({"items": [rfc3339(us) for us in runs_us]})
+    held = {"held": True} if context.job.state is JobState.PAUSED else {}
+    return json_response({"items": [rfc3339(us) for us in runs_us], **held})
 
 
 @route.get(

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 from aiohttp import web
+from msgspec.structs import replace
 
 from chronos.api.auth.command_permission import require_save
 from chronos.api.auth.permissions import Permission
@@ -40,6 +41,7 @@ from chronos.api.routing import (
     JSON,
     LIMIT,
     NAMESPACE,
+    UPDATE,
     Body,
     ResponseDoc,
     RouteTable,
@@ -109,8 +111,11 @@ async def list_jobs(context: RequestContext) -> web.StreamResponse:
     cursor = read_job_cursor(context.text("cursor"), sort)
     page = await context.api.store.list_jobs(where, limit=context.limit, cursor=cursor, sort=sort)
     last = await context.api.service.runs.latest_json(page.items)
+    now_us = context.api.clock.now_us()
     extra = await read_job_details(context, page.items)
-    items = [write_job(job, last_execution=last.get(job.id)) | extra.get(job.id, {}) for job in page.items]
+    items = [
+        write_job(job, now_us=now_us, last_execution=last.get(job.id)) | extra.get(job.id, {}) for job in page.items
+    ]
     answer = {
         "items": items,
         "next_cursor": write_cursor(page.cursor),
@@ -140,7 +145,7 @@ async def get(context: RequestContext) -> web.StreamResponse:
     permission=Permission.ADMINISTER,
     scope=Scope.BODY,
     summary="Create or replace a job",
-    query=(NAMESPACE,),
+    query=(NAMESPACE, UPDATE),
     body=Body(ref("JobFields"), examples.JOB_INPUT),
     returns={200: _REPLACED_RESPONSE, 201: _CREATED_RESPONSE},
     honours_if_match=True,
@@ -175,6 +180,7 @@ async def put(context: RequestContext) -> web.StreamResponse:
     "/jobs/{ref}",
     permission=Permission.ADMINISTER,
     summary="Change some fields of a job",
+    query=(UPDATE,),
     body=Body(ref("JobPatch"), {"schedule": "0 10 * * *", "description": None}, types=(MERGE_PATCH, JSON)),
     returns={200: _REPLACED_RESPONSE},
     honours_if_match=True,
@@ -239,6 +245,7 @@ async def _replace(
     its first response was lost.
     """
     require_save(context, draft)
+    draft = replace(draft, update_policy=context.update_policy)
     try:
         expect = await read_expected_version(context, existing)
         if existing is not None and version not in (None, existing.version):

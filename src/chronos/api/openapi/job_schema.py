@@ -291,6 +291,7 @@ _READ_ONLY: dict[str, str] = {
     "created_at": "when the job was created",
     "updated_at": "when the job was last changed",
     "note": "why the job is paused or disabled, or why this server leaves it alone",
+    "held": "true while the job is paused: next_run_at is what resuming it would run",
     "paused_at": "when the job was paused",
     "error": "why the definition cannot be read",
     "diff": "how a change affects the upcoming runs",

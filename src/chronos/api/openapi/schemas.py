@@ -56,6 +56,7 @@ _JOB_OPTIONAL: dict[str, Any] = {
     **{name: schema for name, schema in JOB_FIELDS.items() if name not in _JOB_REQUIRED},
     "tags": ref("Tags"),
     "note": {"type": "string", "description": "why the job is paused or disabled, or why this server leaves it alone"},
+    "held": _BOOLEAN,
     "paused_at": _AT,
     "error": {"type": "string", "description": "why the definition cannot be read; such a job does not run"},
     **JOB_DETAIL_FIELDS,

@@ -20,7 +20,6 @@ from chronos.core.config import Overlap
 from chronos.core.events import ExecutionAdmitted
 from chronos.core.execution import Cause, Status
 from chronos.core.planner import build_firing
-from chronos.core.reasons import ReasonCode
 from chronos.core.schedule.plugins import is_registered
 from chronos.engine.execution.dispatcher import Dispatcher
 from chronos.engine.job_catalog import CatalogEntry, JobCatalog
@@ -274,14 +273,14 @@ class AdmissionLoop:
     def _emit_admitted(self, admitted: Admitted, cause: Cause, now_us: int) -> None:
         if not self._context.bus.wants(ExecutionAdmitted, routine=admitted.status is not Status.SKIPPED):
             return
-        code = None
-        if admitted.status is Status.SKIPPED:  # the gate does not say why, but each policy has one reason only
-            entry = self._catalog.newest(admitted.job)
-            skips = entry is None or entry.effective.overlap is Overlap.SKIP
-            code = ReasonCode.OVERLAP if skips else ReasonCode.QUEUE_FULL
         self._context.bus.emit(
             ExecutionAdmitted(
-                at_us=now_us, execution=admitted.id, job=admitted.job, cause=cause, status=admitted.status, code=code
+                at_us=now_us,
+                execution=admitted.id,
+                job=admitted.job,
+                cause=cause,
+                status=admitted.status,
+                code=admitted.code,
             )
         )
 

@@ -19,8 +19,9 @@ _PLACEHOLDERS = (
     (re.compile(r"""\"[^"\n]{1,200}\"|(?<!\w)'[^'\n]{1,200}'(?!\w)|`[^`\n]{1,200}`"""), "<text>"),
     (re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", re.IGNORECASE), "<id>"),
     (re.compile(r"\b(?=[0-9a-f]*[0-9])(?=[0-9a-f]*[a-f])[0-9a-f]{8,64}\b", re.IGNORECASE), "<id>"),
-    (re.compile(r"\d+(?:[.,:]\d+)*"), "<n>"),
+    (re.compile(r"(?<!HTTP )(?<![\d.,:])\d+(?:[.,:]\d+)*"), "<n>"),
 )
+_TASK = re.compile(r'Task "([^"]*)" failed(?: after \d+ attempts?)?: (.*)')
 
 
 class GroupBy(StrEnum):
@@ -36,6 +37,7 @@ class LetterGroup:
 
     key: str  # equal for equal groups, as long as the error stays the same
     error: str  # with placeholders; of the latest letter if grouped by job
+    example: str  # the whole error of the latest letter
     job_names: tuple[str, ...]  # up to 10
     count: int
     latest_us: int
@@ -135,8 +137,13 @@ class DeadLetterGroups:
 
 
 def to_error_key(message: str) -> str:
-    """Return an error without what differs from run to run: numbers, ids and quoted text become placeholders."""
+    """Return an error without what differs from run to run: numbers, ids and quoted text become placeholders.
+
+    The task that failed and the status of an HTTP response stay.
+    """
     line = " ".join(message.split())
+    if match := _TASK.fullmatch(line):
+        return f"{match[1]}: {to_error_key(match[2])}"[:KEY_CHARACTERS]
     for pattern, placeholder in _PLACEHOLDERS:
         line = pattern.sub(placeholder, line)
     return line[:KEY_CHARACTERS]
@@ -154,6 +161,7 @@ def _build_group(key: str, entries: list[tuple[DeadLetter, JobName | None]], by:
     return LetterGroup(
         key=key,
         error=key if by is GroupBy.ERROR else to_error_key(latest.reason.message),
+        example=latest.reason.message,
         job_names=tuple(names[:10]),
         count=len(entries),
         latest_us=latest.failed_us,

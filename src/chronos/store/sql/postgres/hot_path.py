@@ -14,10 +14,12 @@ from chronos.store.commands import Admit, AdmitRow, Admitted, Claim, Claimed, Se
 from chronos.store.sql.executions.admission_rules import (
     ADMIT_ROW_COLUMNS,
     ALREADY_RECORDED,
+    DECIDED_CODE,
     DECIDED_TOKEN,
     LATE_CONDITION,
     READY,
     RUNNING,
+    SKIP_CODES,
     batch_gate_update_sql,
     decisions_sql,
     insert_open_sql,
@@ -48,7 +50,8 @@ class PostgresHotPath:
             moved as (update gate as g set {batch_gate_update_sql("g")} from d where g.job = any($4) and g.job = d.job),
             opened as ({insert_open_sql("d", node="$1::bigint", now_us="$2::bigint", request="$3")}),
             skipped as ({insert_skipped_sql("d", now_us="$2")})
-            select d.id, d.job, d.status, {DECIDED_TOKEN}, d.ran_us from d where d.status <> {ALREADY_RECORDED}"""
+            select d.id, d.job, d.status, {DECIDED_TOKEN}, d.ran_us, {DECIDED_CODE} from d
+            where d.status <> {ALREADY_RECORDED}"""
         # The best executions of each lane are locked before the best of all lanes are chosen. So a lane is read only as
         # far as needed, and executions that another node is taking do not reduce the number claimed.
         self._claim = _build_claim_sql(d.rows(5, "lane:n"), "true")
@@ -67,8 +70,8 @@ class PostgresHotPath:
         standalone = len(rows) == len(command.rows) and all(row.next_us is not None for row in rows)
         decided = yield Query(self._admit, args, to_admit_rows(rows), standalone=standalone)
         return [
-            Admitted(execution, job, _STATUS[status], token, ran_us)
-            for execution, job, status, token, ran_us in decided
+            Admitted(execution, job, _STATUS[status], token, ran_us, SKIP_CODES[code])
+            for execution, job, status, token, ran_us, code in decided
         ]
 
     def claim(self, command: Claim) -> Steps[list[Claimed]]:

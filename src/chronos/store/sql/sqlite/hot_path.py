@@ -20,10 +20,12 @@ from chronos.store.commands import Admit, AdmitRow, Admitted, Claim, Claimed, Se
 from chronos.store.sql.executions.admission_rules import (
     ADMIT_ROW_COLUMNS,
     ALREADY_RECORDED,
+    DECIDED_CODE,
     DECIDED_TOKEN,
     LATE_CONDITION,
     READY,
     RUNNING,
+    SKIP_CODES,
     batch_gate_update_sql,
     decisions_sql,
     gate_update_sql,
@@ -106,7 +108,7 @@ class _AdmitStatements:
         self._move_one = f"update gate as g set {moved} where g.job = $1"
         self._all = "insert into temp.chronos_admitting (node, now_us, request, rows) values ($1, $2, $3, $4)"
         self._answer = f"""
-            select {pack_columns_sql(["d.id", "d.job"], ["d.status", DECIDED_TOKEN, "d.ran_us"])}
+            select {pack_columns_sql(["d.id", "d.job"], ["d.status", DECIDED_TOKEN, "d.ran_us", DECIDED_CODE])}
             from temp.chronos_admitted as d where d.status <> {ALREADY_RECORDED}"""
 
     def one(self, command: Admit, row: AdmitRow) -> Steps[Admitted | None]:
@@ -121,8 +123,9 @@ class _AdmitStatements:
 
     def many(self, command: Admit, rows: Sequence[AdmitRow]) -> Steps[list[Admitted]]:
         yield Query(self._all, (command.node, command.now_us, command.request), to_admit_rows(rows))
-        ids, jobs, statuses, *others = unpack_columns((yield Query(self._answer))[0], ids=2)
-        return list(map(Admitted, ids, jobs, map(_STATUS.__getitem__, statuses), *others))
+        ids, jobs, numbers, tokens, ran_us, codes = unpack_columns((yield Query(self._answer))[0], ids=2)
+        statuses, reasons = map(_STATUS.__getitem__, numbers), map(SKIP_CODES.__getitem__, codes)
+        return list(map(Admitted, ids, jobs, statuses, tokens, ran_us, reasons))
 
 
 class _ClaimStatements:
