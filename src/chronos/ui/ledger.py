@@ -9,7 +9,7 @@ from chronos.core.calendar import SECOND_US
 from chronos.core.credentials import hide_userinfo
 from chronos.core.execution import Attempt
 from chronos.core.schedule.durations import format_duration
-from chronos.service.why_steps import WhyRef, WhyStep, WhyVerdict
+from chronos.service.why.steps import WhyRef, WhyStep, WhyVerdict
 from chronos.ui.time_text import Times
 
 LinkMaker = Callable[[WhyRef], str | None]

@@ -16,7 +16,7 @@ from chronos.errors import NotFound
 from chronos.observe.delay_history import DelayHistory
 from chronos.service.cooperative import TimeSlicer
 from chronos.service.serializers.identifiers import find_name_fault
-from chronos.service.why_steps import WhyRef
+from chronos.service.why.steps import WhyRef
 from chronos.store.contract import Store
 from chronos.ui.accounts import Account, Accounts
 from chronos.ui.assets import Asset
