@@ -108,7 +108,8 @@ COPIED_TABLES: tuple[CopiedTable, ...] = (
     _table("lane", "number:n key:t", "number"),
     _table(
         "node",
-        "number:n name:t incarnation:i beat:n started_us:n beat_us:n stopped_us:n slots:n labels:t offer:t",
+        "number:n name:t incarnation:i beat:n started_us:n beat_us:n stopped_us:n slots:n labels:t offer:t "
+        "taken_over:n",
         "number",
     ),
     _Jobs(
@@ -121,7 +122,8 @@ COPIED_TABLES: tuple[CopiedTable, ...] = (
     _table(
         "gate",
         "job:i next_us:n version:n state:n overlap:n lim:n queue_max:n priority:n lane:n keyed:n active:n queued:n "
-        "seq:n done_us:n keep_count:n keep_age_us:n trimmed:n followed:n number:n ran_us:n",
+        "seq:n done_us:n keep_count:n keep_age_us:n trimmed:n followed:n number:n ran_us:n failing_us:n "
+        "succeeded_us:n",
         "job",
     ),
     _table("key_gate", "key:i lim:n active:n queued:n", "key"),
@@ -131,6 +133,7 @@ COPIED_TABLES: tuple[CopiedTable, ...] = (
     _table("tombstone", "namespace:t name:t incarnation:n job:i deleted_us:n", "namespace", "name"),
     _table("remains", "job:i look_us:n namespace:t name:t", "job"),
     _table("gone", "job:i number:n", "job"),
+    _table("job_month", "job:i month:n days:t", "job", "month"),
     _table("tally", "state:n jobs:n", "state"),
     _table("idle", "number:n job:i state:n namespace:t name:t", "number", derived=True),
     _table(
