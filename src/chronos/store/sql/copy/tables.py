@@ -122,18 +122,18 @@ COPIED_TABLES: tuple[CopiedTable, ...] = (
     _table(
         "gate",
         "job:i next_us:n version:n state:n overlap:n lim:n queue_max:n priority:n lane:n keyed:n active:n queued:n "
-        "seq:n done_us:n keep_count:n keep_age_us:n trimmed:n followed:n number:n ran_us:n "
-        "failing_us:n succeeded_us:n",
+        "seq:n done_us:n keep_count:n keep_age_us:n trimmed:n followed:n number:n ran_us:n failing_us:n "
+        "succeeded_us:n",
         "job",
     ),
     _table("key_gate", "key:i lim:n active:n queued:n", "key"),
     _table("job_version", "job:i version:n spec:t saved_us:n author:t", "job", "version", page_rows=_SMALL_PAGE),
     _table("job_tag", "key:t value:t namespace:t name:t job:i", "key", "value", "namespace", "name"),
     _table("job_after", "namespace:t upstream:t follower:i outcome:t", "namespace", "upstream", "follower", "outcome"),
-    _table("job_month", "job:i month:n days:t", "job", "month"),
     _table("tombstone", "namespace:t name:t incarnation:n job:i deleted_us:n", "namespace", "name"),
     _table("remains", "job:i look_us:n namespace:t name:t", "job"),
     _table("gone", "job:i number:n", "job"),
+    _table("job_month", "job:i month:n days:t", "job", "month"),
     _table("tally", "state:n jobs:n", "state"),
     _table("idle", "number:n job:i state:n namespace:t name:t", "number", derived=True),
     _table(
