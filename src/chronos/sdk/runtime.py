@@ -128,6 +128,7 @@ class Runtime:
         self,
         url: str,
         *,
+        store: Store | None = None,
         options: EngineOptions,
         clock: Clock,
         namespace: str,
@@ -155,9 +156,11 @@ class Runtime:
         self.home = HomeLoop(self.stop)
         self.saved_jobs: Sequence[SavedJob] = ()  # the declared jobs, as saved when the app started
         self._opening: asyncio.Task[RuntimeSession] | None = None
+        self._given_store = store  # an engine of the caller
         self._memory_store: Store | None = None  # must outlive the loops that use it
         self._background_tasks: set[asyncio.Task[None]] = set()
-        make_store(url)  # raises for a wrong url
+        if store is None:
+            make_store(url)  # raises for a wrong url
 
     async def session(self) -> RuntimeSession:
         """The open store. All declared jobs are saved."""
@@ -252,9 +255,9 @@ class Runtime:
         if self._memory_store is not None:
             store = self._memory_store
         else:
-            store = make_store(self.url)
+            store = make_store(self.url) if self._given_store is None else self._given_store
             await store.open()
-            if is_in_memory(self.url):
+            if self._given_store is None and is_in_memory(self.url):
                 self._memory_store = store
         clock = make_node_clock(self.clock)
         try:
