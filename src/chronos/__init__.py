@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from chronos.errors import ChronosError, Conflict, Invalid, InvalidSchedule, NotFound, Unavailable
     from chronos.runners.python.context import Context
     from chronos.sdk.app import Chronos
+    from chronos.sdk.event_stream import EventStream
+    from chronos.sdk.events import AttemptEnded, Event, InstantsMissed, RunEnded, RunStarted, SpanRecorded
     from chronos.sdk.group import Group, Task
     from chronos.sdk.info import AttemptInfo, JobInfo, RunFailed, RunInfo, SpanInfo, TaskInfo
     from chronos.sdk.job import Job, JobHandle
@@ -36,13 +38,17 @@ if TYPE_CHECKING:
     from chronos.sdk.version_info import DiffInfo, PreviewInfo, VersionInfo
 
 _MODULE_BY_NAME = {
+    "AttemptEnded": "chronos.sdk.events",
     "AttemptInfo": "chronos.sdk.info",
     "Chronos": "chronos.sdk.app",
     "ChronosError": "chronos.errors",
     "Conflict": "chronos.errors",
     "Context": "chronos.runners.python.context",
     "DiffInfo": "chronos.sdk.version_info",
+    "Event": "chronos.sdk.events",
+    "EventStream": "chronos.sdk.event_stream",
     "Group": "chronos.sdk.group",
+    "InstantsMissed": "chronos.sdk.events",
     "Invalid": "chronos.errors",
     "InvalidSchedule": "chronos.errors",
     "Job": "chronos.sdk.job",
@@ -51,10 +57,13 @@ _MODULE_BY_NAME = {
     "NotFound": "chronos.errors",
     "PreviewInfo": "chronos.sdk.version_info",
     "Run": "chronos.sdk.run_handle",
+    "RunEnded": "chronos.sdk.events",
     "RunFailed": "chronos.sdk.info",
     "RunInfo": "chronos.sdk.info",
+    "RunStarted": "chronos.sdk.events",
     "Schedule": "chronos.core.schedule.schedule",
     "SpanInfo": "chronos.sdk.info",
+    "SpanRecorded": "chronos.sdk.events",
     "Task": "chronos.sdk.group",
     "TaskInfo": "chronos.sdk.info",
     "TaskJob": "chronos.sdk.task_job",
@@ -66,13 +75,17 @@ _MODULE_BY_NAME = {
 }
 
 __all__ = [
+    "AttemptEnded",
     "AttemptInfo",
     "Chronos",
     "ChronosError",
     "Conflict",
     "Context",
     "DiffInfo",
+    "Event",
+    "EventStream",
     "Group",
+    "InstantsMissed",
     "Invalid",
     "InvalidSchedule",
     "Job",
@@ -81,10 +94,13 @@ __all__ = [
     "NotFound",
     "PreviewInfo",
     "Run",
+    "RunEnded",
     "RunFailed",
     "RunInfo",
+    "RunStarted",
     "Schedule",
     "SpanInfo",
+    "SpanRecorded",
     "Task",
     "TaskInfo",
     "TaskJob",

@@ -5,7 +5,7 @@ Heavy modules are imported on first use, so that a program loads only the parts 
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -20,9 +20,11 @@ from chronos.store.contract import Store, list_methods
 
 if TYPE_CHECKING:
     from chronos.core.events import Event
+    from chronos.core.node import Node
     from chronos.engine.engine import Engine
     from chronos.engine.node_clock import NodeClock
     from chronos.engine.options import EngineOptions
+    from chronos.observe.metrics import Metrics
     from chronos.runners.command.options import CommandRules
     from chronos.runners.contract import Runner
     from chronos.runners.python.function_registry import FunctionRegistry
@@ -38,11 +40,10 @@ if TYPE_CHECKING:
     from chronos.service.why import WhyService
 
 RUNNER_ENTRY_POINT_GROUP = "chronos.runners"  # entry points of other packages that add kinds of targets
-STORE_ENTRY_POINT_GROUP = (
-    "chronos.stores"  # entry points that add store engines, each named like the scheme of its URLs
-)
-_BUILT_IN_SCHEMES = ("sqlite", "postgresql", "postgres")
+STORE_ENTRY_POINT_GROUP = "chronos.stores"  # entry points that add store engines, named like the schemes of their URLs
 _MAX_PYTHON_PROCESSES = 4
+_POSTGRES_SCHEMES = ("postgresql", "postgres")
+_BUILT_IN_SCHEMES = ("sqlite", *_POSTGRES_SCHEMES)
 _PASSWORD_PARAMETER = re.compile(r"([?&](?:ssl)?password=)[^&#]*", re.IGNORECASE)
 
 
@@ -56,7 +57,7 @@ def make_store(url: str) -> Store:
         from chronos.store.sql.sqlite.store import SqliteStore  # noqa: PLC0415
 
         return SqliteStore(_parse_sqlite_path(url))
-    if scheme in _BUILT_IN_SCHEMES:
+    if scheme in _POSTGRES_SCHEMES:
         from chronos.store.sql.postgres.store import PostgresStore  # noqa: PLC0415
 
         return PostgresStore(url)
@@ -91,6 +92,59 @@ def _make_package_store(point: EntryPoint, url: str) -> Store:
             f"{type(error).__name__}: {error}; install it again"
         ) from error
     return check_store(factory(url))
+
+
+def make_visitor(url: str, find_live_nodes: "Callable[[Sequence[Node]], Sequence[Node]]") -> Store:
+    """Make the store of a URL for a process that is not a node, not yet open. It is neither created nor upgraded.
+
+    A SQLite store can only be read while ``find_live_nodes`` returns any of its nodes.
+    """
+    if is_in_memory(url):
+        raise Invalid("a store in memory belongs to its process; name a store that others can open: sqlite:///FILE")
+    path = parse_sqlite_file(url)
+    if path is not None:
+        from chronos.store.sql.sqlite.visitor import SqliteVisitor  # noqa: PLC0415
+
+        return SqliteVisitor(path, find_live_nodes)
+    if urlsplit(url).scheme not in _POSTGRES_SCHEMES:
+        return make_store(url)
+    from chronos.store.sql.migrations import SchemaUse  # noqa: PLC0415
+    from chronos.store.sql.postgres.store import PostgresStore  # noqa: PLC0415
+
+    return PostgresStore(url, schema_use=SchemaUse.KEEP)
+
+
+def make_copy_target(url: str) -> Store:
+    """Make the store of a URL for a copy, not yet open. It may be an unfinished copy."""
+    if is_in_memory(url):
+        raise Invalid("a copy in memory would be lost; name the target as sqlite:///FILE or postgresql://…")
+    path = parse_sqlite_file(url)
+    from chronos.store.sql.migrations import SchemaUse  # noqa: PLC0415
+
+    if path is not None:
+        from chronos.store.sql.sqlite.store import SqliteStore  # noqa: PLC0415
+
+        return SqliteStore(path, schema_use=SchemaUse.FINISH_COPY)
+    if urlsplit(url).scheme not in _POSTGRES_SCHEMES:
+        return make_store(url)
+    from chronos.store.sql.postgres.store import PostgresStore  # noqa: PLC0415
+
+    return PostgresStore(url, schema_use=SchemaUse.FINISH_COPY)
+
+
+async def copy_rows(
+    source: Store, target: Store, *, source_name: str, progress: Callable[[str, int], None]
+) -> dict[str, int]:
+    """Copy everything of an open store to another, and verify it. Returns the number of rows by table.
+
+    ``source_name`` identifies the source when a copy is resumed. See ``chronos.store.sql.copy``.
+    """
+    from chronos.store.sql.base_store import SqlStore  # noqa: PLC0415
+    from chronos.store.sql.copy.store_copy import StoreCopy  # noqa: PLC0415
+
+    if not isinstance(source, SqlStore) or not isinstance(target, SqlStore):
+        raise Invalid("only SQLite and PostgreSQL stores can be copied; use sqlite:///FILE and postgresql://…")
+    return await StoreCopy(source, target, source_name=source_name).run(progress)
 
 
 def make_test_store() -> Store:
@@ -241,6 +295,36 @@ def make_engine(
     event_log = EventLog(engine.job_name, logger)
     engine.on_event(event_log.log_event, *logged, wants_routine=event_log.wants_routine)
     return engine
+
+
+def make_metrics(
+    store: Store,
+    engine: "Engine",
+    runners: "Mapping[str, Runner]",
+    *,
+    clock: Clock,
+    per_job: bool = True,
+    has_process_metrics: bool = True,
+) -> "Metrics":
+    """Make the metrics of a node, which observe its events and the commits of its store.
+
+    ``per_job`` adds a label with the name of the job, ``has_process_metrics`` those of the process and of Python.
+    """
+    from chronos.observe.metrics import Metrics  # noqa: PLC0415
+
+    metrics = Metrics(
+        store,
+        clock,
+        name_of=engine.job_name,
+        per_job=per_job,
+        heartbeat_timeout_s=engine.options.heartbeat_timeout_s,
+        has_process_metrics=has_process_metrics,
+    )
+    engine.on_event(metrics.count_event)
+    store.on_commit(metrics.observe_commit)
+    metrics.set_failing_duties_source(lambda: len(engine.node.duties.failing))
+    metrics.set_abandoned_threads_source(lambda: count_abandoned_threads(runners))
+    return metrics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

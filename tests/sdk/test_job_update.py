@@ -3,11 +3,13 @@
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 
 from chronos import Chronos, Invalid, NotFound
+from chronos.sdk import job_options
+from chronos.sdk.job_update import UpdateOptions
 from tests.support.cli_server import serving
 
 
@@ -157,3 +159,9 @@ def test_a_preview_says_what_a_schedule_means(app: Chronos) -> None:
     assert app.job(name="idle")(lambda: None).preview().words == "Only when triggered"
     with pytest.raises(Invalid, match="count is 0"):
         job.preview(count=0)
+
+
+def test_update_takes_the_keywords_of_every_kind_of_job() -> None:
+    kinds = (job_options.JobOptions, job_options.HttpOptions, job_options.CommandOptions)
+    keywords = {keyword for kind in kinds for keyword in get_type_hints(kind)}
+    assert get_type_hints(UpdateOptions).keys() == keywords | {"url", "argv"}

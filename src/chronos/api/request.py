@@ -105,6 +105,7 @@ class RequestContext:
     requested_execution: bytes | None = None  # the execution that it created
     is_reading_body: bool = field(default=False)
     has_large_body: bool = field(default=False)
+    translated_body: Any = None  # replaces the body, for an alias that has other names
 
     # --- client and namespace
 
@@ -306,6 +307,8 @@ class RequestContext:
 
     async def json(self) -> Any:
         """Return the body, or None if it is empty. Raises ``Malformed``, ``TooLarge``, ``WrongType``."""
+        if self.translated_body is not None:
+            return self.translated_body
         limit = self.api.options.request_limit
         if (self.request.content_length or 0) > limit:
             raise _too_large(limit)

@@ -164,6 +164,16 @@ class JobCatalog:
         current = await self._store.jobs_by_id(jobs)
         return {id_: self._add((id_, job.version), job, job.spec) for id_, job in current.items()}
 
+    def find_fault(self, job: Job) -> ChronosError | None:
+        """Return why this node cannot schedule a job, or None. The entry is not cached."""
+        try:
+            entry = CatalogEntry(job.id, job.version, job.namespace, job.name, job.spec, self._defaults)
+            _ = entry.instants
+            entry.precompute()
+        except ChronosError as error:
+            return error
+        return None
+
     def report_unschedulable(self, entry: CatalogEntry, error: ChronosError, now_us: int) -> None:
         """Emit a ``JobUnschedulable`` event: this node cannot schedule or run the job."""
         self._bus.emit(JobUnschedulable(at_us=now_us, job=entry.job, error=f"{entry.name}: {error}"))

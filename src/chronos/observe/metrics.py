@@ -4,7 +4,7 @@ Each server has its own registry, so that two servers in one process do not mix.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import TypeVar, assert_never
 
@@ -66,6 +66,7 @@ class Metrics:
         name_of: JobNameLookup,
         per_job: bool = True,
         heartbeat_timeout_s: float = 30.0,
+        has_process_metrics: bool = True,
     ) -> None:
         self._store, self._clock = store, clock
         self._heartbeat_timeout_us = round(heartbeat_timeout_s * 1e6)
@@ -83,9 +84,8 @@ class Metrics:
         self._next_read_s = 0.0  # earliest start of the next read
         self.active_jobs = 0  # as of the last read
         self._reading = asyncio.Lock()
-        ProcessCollector(registry=self._registry)
-        PlatformCollector(registry=self._registry)
-        GCCollector(registry=self._registry)
+        if has_process_metrics:
+            add_process_metrics(self._registry)
 
     # --- counting
 
@@ -200,6 +200,10 @@ class Metrics:
         """Return all metrics in the text format of Prometheus."""
         return generate_latest(_WithoutCreated(self._registry))
 
+    def collect(self) -> Iterator[Metric]:
+        """Yield all metrics, as a collector does."""
+        return _WithoutCreated(self._registry).collect()
+
     async def refresh(self) -> None:
         """Read the gauges from the store.
 
@@ -254,6 +258,20 @@ class Metrics:
             lane for lane in ready if lane in lanes and explain_shortage(read_lane(lanes[lane]), nodes) is not None
         }
         return sum(depth.ready for depth in await self._store.depths() if depth.lane in unserved) if unserved else 0
+
+
+def add_process_metrics(registry: CollectorRegistry) -> None:
+    """Add the metrics of the process and of Python to a registry. Those that it has already are left as they are."""
+    for collector in (ProcessCollector, PlatformCollector, GCCollector):
+        with suppress(ValueError):
+            collector(registry=registry)
+
+
+def describe_metrics() -> Iterable[Metric]:
+    """Return the metrics of a node without values."""
+    registry = CollectorRegistry()
+    MetricDefinitions(registry)
+    return list(registry.collect())
 
 
 def _cache_series(cache: dict[K, V], key: K, series: V) -> None:

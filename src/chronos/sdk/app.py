@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from types import TracebackType
-from typing import Any, ParamSpec, Self, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, Unpack, cast, overload
 
 from chronos.assembly import WebhookOptions, check_store, hide_url_password
 from chronos.clock import SystemClock
@@ -19,6 +19,8 @@ from chronos.sdk.declarations import (
     read_hooks,
     to_json_payload,
 )
+from chronos.sdk.event_stream import EventStream, StoreEventStream
+from chronos.sdk.events import Event, EventCallback, EventName, select_events
 from chronos.sdk.group import Group
 from chronos.sdk.job import Job, JobHandle
 from chronos.sdk.job_options import (
@@ -42,8 +44,13 @@ from chronos.sdk.stored_jobs import StoredJobs
 from chronos.sdk.task_job import TaskDecorator, TaskJob, check_task_parameters
 from chronos.store.contract import Store
 
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
 P = ParamSpec("P")
 R = TypeVar("R")
+E = TypeVar("E", bound=Event)
+C = TypeVar("C", bound=EventCallback)
 #: The end of the message about a webhook to a private address.
 _PRIVATE_ADDRESS_ADVICE = "allow it with Chronos(allow_hosts=[…]), or every private address with allow_private=True"
 
@@ -65,6 +72,7 @@ class Chronos(StoredJobs):
     - ``heartbeat_interval``, ``heartbeat_timeout``: how often the node reports to the store, and after how long without
       a report other nodes take over its runs. The timeout must be at least twice the interval.
     - ``reaper_interval``: how often the node looks for runs of dead nodes.
+    - ``metrics``: a registry of ``prometheus_client`` that gets the metrics of a server, such as ``REGISTRY``.
     - ``defaults``: settings for jobs that do not set them, such as ``{"retries": 5}``.
     - ``allow_private``, ``allow_hosts``: webhooks to private addresses are rejected. ``allow_hosts`` allows some
       (names, ``*.internal``, addresses or networks), ``allow_private=True`` all.
@@ -119,6 +127,7 @@ class Chronos(StoredJobs):
         heartbeat_interval: Duration = 10,
         heartbeat_timeout: Duration = 30,
         reaper_interval: Duration = 5,
+        metrics: "CollectorRegistry | None" = None,
         defaults: Mapping[str, Any] | None = None,
         allow_private: bool = False,
         allow_hosts: Sequence[str] = (),
@@ -149,6 +158,7 @@ class Chronos(StoredJobs):
                 advice=_PRIVATE_ADDRESS_ADVICE,
             ),
             timezone=timezone,
+            metrics=metrics,
         )
         self._home = self._runtime.home
         self._handles: dict[str, JobHandle] = {}
@@ -386,6 +396,57 @@ class Chronos(StoredJobs):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+    # --- events
+
+    @overload
+    def on(self, event: type[E], callback: Callable[[E], object]) -> Callable[[], None]: ...
+
+    @overload
+    def on(self, event: EventName, callback: EventCallback) -> Callable[[], None]: ...
+
+    @overload
+    def on(self, event: type[Event] | EventName) -> Callable[[C], C]: ...
+
+    def on(self, event: Any, callback: Any = None) -> Any:
+        """Call a function with the events of all jobs of the namespace that this program runs.
+
+        - ``event``: ``RunStarted``, ``AttemptEnded``, ``RunEnded`` or ``InstantsMissed``; or a name: ``"start"``,
+          ``"attempt"``, ``"success"``, ``"failure"``, ``"completion"``, ``"skip"`` or ``"missed"``.
+        - ``callback``: a function or async function that receives the event. Sync functions run in a thread, one call
+          at a time. An exception is logged.
+
+        Returns a function that removes the callback. Without ``callback`` it is a decorator. Raises ``Invalid`` for an
+        unknown event.
+
+        Example::
+
+            @app.on("failure")
+            def alert(event: RunEnded) -> None:
+                print(event.job, event.message)
+        """
+        selection = select_events(event)
+        if callback is not None:
+            if not callable(callback):
+                raise Invalid(f"the callback is {callback!r}; use a function that takes the event")
+            return self._runtime.callbacks.add(selection, callback)
+
+        def add(function: C) -> C:
+            self._runtime.callbacks.add(selection, function)
+            return function
+
+        return add
+
+    def events(self, after: str | None = None) -> EventStream:
+        """Iterate over runs that ended and spans that were recorded in the namespace, on any node.
+
+        - ``after``: the ``position`` of an earlier stream, to continue there; by default the stream begins when it is
+          opened.
+
+        Returns an iterator and async iterator of ``RunEnded`` and ``SpanRecorded``. Raises ``Invalid`` for a wrong
+        position.
+        """
+        return StoreEventStream(self._runtime, after)
 
     # --- internals
 

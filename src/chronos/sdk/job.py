@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack
 
 from chronos.core.calendar import rfc3339
-from chronos.core.execution import Execution, Span, Status
+from chronos.core.execution import Execution, Span
 from chronos.core.job import Job as StoredJob
 from chronos.core.job import JobState
 from chronos.core.planner import MAX_PREVIEW
@@ -265,9 +265,9 @@ class JobHandle(OnHomeLoop):
 
     @on_home_loop
     async def ais_running(self) -> bool:
-        """Whether a run of the job is running, on any node."""
+        """Whether a run of the job has started and is not over, on any node; also while it waits for a retry."""
         session = await self._runtime.session()
-        where = ExecutionFilter(job=(await self._load_job()).id, status=Status.RUNNING)
+        where = ExecutionFilter(job=(await self._load_job()).id, started=True)
         return bool((await session.store.list_executions(where, limit=1)).items)
 
     async def ais_paused(self) -> bool:

@@ -10,7 +10,9 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from dataclasses import asdict
 from importlib.metadata import version
+from time import perf_counter
 from typing import Any
 
 from aiohttp import web
@@ -20,16 +22,17 @@ from aiohttp.typedefs import Handler, Middleware
 from chronos.api import REQUEST_INFO, Api, make_api
 from chronos.assembly import (
     collect_target_checks,
-    count_abandoned_threads,
+    hide_url_password,
     make_engine,
+    make_metrics,
     make_node_clock,
     make_runners,
     make_service,
     make_store,
 )
 from chronos.clock import Clock
-from chronos.core.job import JobState
 from chronos.engine.engine import Engine
+from chronos.engine.job_survey import StartReport
 from chronos.observe.log_setup import line_logger
 from chronos.observe.metrics import Metrics
 from chronos.runners.contract import Runner
@@ -108,7 +111,7 @@ class Server:
             raise
 
     async def _start(self) -> None:
-        config = self.config
+        config, began_s = self.config, perf_counter()
         host, port = config["server.listen"]
         sockets = bind_sockets(host, port, authenticated=config["auth.type"] != "none" or config["server.insecure"])
         self._stack.callback(close_sockets, sockets)
@@ -141,7 +144,8 @@ class Server:
             runners=runners,
             defaults=config.defaults(),
         )
-        metrics = self._make_metrics(store, engine)
+        per_job = config["metrics.per_job"]
+        metrics = self._metrics = make_metrics(store, engine, runners, clock=self._clock, per_job=per_job)
         api = make_api(
             service,
             store,
@@ -152,16 +156,13 @@ class Server:
             clock=self._clock,
             on_refusal=metrics.count_auth_failure,
         )
-        counts = await store.counts()
-        self.recovered = counts.jobs.get(JobState.ACTIVE, 0) + counts.jobs.get(JobState.PAUSED, 0)
-        metrics.count_recovered_jobs(self.recovered)
         await engine.start()
         self._engine = engine
-        metrics.set_failing_duties_source(lambda: len(engine.node.duties.failing))
-        metrics.set_abandoned_threads_source(lambda: count_abandoned_threads(runners))
         self._stack.push_async_callback(engine.crash)  # ends the work that a stop has not ended
+        await engine.survey_jobs(self._note_found_jobs)
         await self._serve(api, metrics, sockets)
         metrics.set_leader(self._roles.schedules)
+        log.info("started", took_ms=round((perf_counter() - began_s) * 1000))
 
     async def stop(self) -> None:
         """Stop admitting and claiming, and let work finish within the grace period. A second call does not wait."""
@@ -186,29 +187,23 @@ class Server:
         finally:
             await self._stack.aclose()
 
+    def _note_found_jobs(self, report: StartReport) -> None:
+        log.info("jobs found", **asdict(report))
+        self.recovered = report.recovered
+        if self._metrics is not None:
+            self._metrics.count_recovered_jobs(report.recovered)
+
     # --- parts
 
     async def _open_store(self) -> Store:
         create_data_folder(self.config)
-        store = make_store(self.config["store"])
+        store, began_s = make_store(self.config["store"]), perf_counter()
         await store.open()
+        place = hide_url_password(self.config["store"])
+        log.info("store opened", store=place, took_ms=round((perf_counter() - began_s) * 1000))
         self._stack.push_async_callback(store.close)
         self._store = store
         return store
-
-    def _make_metrics(self, store: Store, engine: Engine) -> Metrics:
-        """Return metrics that observe the engine's events and the store's commits."""
-        metrics = Metrics(
-            store,
-            self._clock,
-            name_of=engine.job_name,
-            per_job=self.config["metrics.per_job"],
-            heartbeat_timeout_s=self._options.heartbeat_timeout_s,
-        )
-        engine.on_event(metrics.count_event)
-        store.on_commit(metrics.observe_commit)
-        self._metrics = metrics
-        return metrics
 
     async def _serve(self, api: Api, metrics: Metrics, sockets: list[Any]) -> None:
         middleware = _request_middleware(

@@ -181,9 +181,11 @@ class ExecutionService:
         view = await self.get(execution)
         record = view.execution
         job, spec = await self._load_job_and_spec(record)
+        name = await self._deleted_job_name(record.job) if job is None else JobName(job.namespace, job.name)
         answer = write_execution(
             view,
-            job_name=await self._deleted_job_name(record.job) if job is None else job.name,
+            job_name=None if name is None else name.name,
+            namespace=None if name is None else name.namespace,
             tasks=() if spec is None else [task.name for task in spec.tasks],
             nodes=await self.node_names([record.node, *(attempt.node for attempt in view.attempts)]),
             report=None if spec is None else self._plain_report(record, spec),
@@ -364,10 +366,9 @@ class ExecutionService:
             raise NotFound("the job of this execution was deleted; create the job again and trigger it")
         return job
 
-    async def _deleted_job_name(self, job: bytes) -> str | None:
-        """Return the name of a deleted job."""
-        name = (await self._store.names_of([job])).get(job)
-        return None if name is None else name.name
+    async def _deleted_job_name(self, job: bytes) -> JobName | None:
+        """Return the name of a deleted job, while a record of it exists."""
+        return (await self._store.names_of([job])).get(job)
 
     async def node_names(self, numbers: Sequence[int | None]) -> dict[int, str]:
         """Return node names by number. They never change, so they are cached."""

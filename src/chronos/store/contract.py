@@ -106,6 +106,7 @@ class ExecutionFilter:
     job: bytes | None = None
     status: Status | None = None
     troubled: bool = False  # only failed, stale, missed and completed with errors
+    started: bool | None = None  # only open executions: True for those that have started, False for the others
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

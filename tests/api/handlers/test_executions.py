@@ -31,10 +31,35 @@ def test_a_triggered_execution_can_be_read() -> None:
         assert (await world.get("/jobs/digest"))["last_execution"]["id"] == shown["id"]
         for path in ("/executions", "/jobs/digest/executions", "/executions?job=digest&status=succeeded"):
             assert [one["id"] for one in (await world.get(path))["items"]] == [shown["id"]]
-        assert (await world.get("/executions?status=troubled"))["items"] == []
+        for word in ("succeeded", "success", "SUCCESS"):
+            assert len((await world.get(f"/jobs/digest/executions?status={word}"))["items"]) == 1
+        for word in ("troubled", "pending", "in_progress", "timed_out"):
+            assert (await world.get(f"/executions?status={word}"))["items"] == []
+        wrong = await world.call("GET", f"{V1}/executions?status=done")
+        assert (wrong.status, "use one of ready, queued" in wrong.json["detail"]) == (400, True)
         verdicts = [step["verdict"] for step in (await world.get(f"/executions/{shown['id']}/why"))["steps"]]
         assert {"due", "started", "ended"} <= set(verdicts)
         assert (await world.get("/jobs/digest/why"))["steps"]
+
+    in_world(case, runs=True)
+
+
+def test_executions_that_timed_out_are_listed() -> None:
+    async def case(world: World) -> None:
+        sleeps: dict[str, Any] = {"command": {"argv": ["sleep", "600"]}, "retry": {"max_attempts": 1}}
+        await world.create("task", schedule="manual", timeout="50ms", **sleeps)
+        await world.create("whole", schedule="manual", execution_timeout="50ms", **sleeps)
+        await world.create("fails", **FAILS)
+        ids = []
+        for name in ("task", "whole", "fails"):
+            ids.append((await world.post(f"/jobs/{name}/trigger", status=202))["execution_id"])
+            await world.ended(ids[-1])
+        listed = await world.get("/executions?status=timed_out")
+        assert [one["id"] for one in listed["items"]] == [ids[1], ids[0]]
+        first = await world.get("/executions?status=timed_out&limit=1")
+        rest = await world.get(f"/executions?status=timed_out&limit=1&cursor={first['next_cursor']}")
+        assert [one["id"] for page in (first, rest) for one in page["items"]] == [ids[1], ids[0]]
+        assert (await world.get("/jobs/fails/executions?status=timed_out"))["items"] == []
 
     in_world(case, runs=True)
 

@@ -470,7 +470,7 @@ def test_the_guides_paths_return_its_names() -> None:
         assert shown["next_run_time"] is not None
         assert shown["last_execution"] is None
         asked = await world.call("POST", f"/api/jobs/{job}/trigger")
-        assert (asked.status, asked.json["status"]) == (202, "READY")
+        assert (asked.status, asked.json["status"]) == (202, "PENDING")
         [one] = (await world.call("GET", f"/api/jobs/{job}/executions?limit=10")).json["items"]
         assert (one["execution_id"], one["completed_at"]) == (asked.json["execution_id"], None)
         assert (await world.call("POST", f"/api/jobs/{job}/pause")).json["status"] == "PAUSED"

@@ -17,19 +17,18 @@ from chronos.core.calendar import rfc3339
 from chronos.core.credentials import hide_userinfo
 from chronos.core.execution import Execution, Span, Status
 from chronos.core.ids import ID_BYTES
-from chronos.errors import Conflict, NotFound
+from chronos.errors import Conflict, Invalid, NotFound
+from chronos.service.execution_filter import STATUS_WORDS, ExecutionSelection, select_executions
 from chronos.service.replayed_tasks import PlannedReplay
 from chronos.service.run_requests import to_stored_payload
 from chronos.service.serializers import id_text, read_id
 from chronos.service.serializers.job import MAX_TASKS
 from chronos.service.why import WhyStep
 from chronos.store.commands import Triggered
-from chronos.store.contract import ExecutionFilter, JobName, Page
+from chronos.store.contract import JobName, Page
 
 T = TypeVar("T")
 
-TROUBLED = "troubled"
-_STATUS_ALIASES = {"SUCCESS": "SUCCEEDED", "CANCELLED": "CANCELED"}  # as the guide's paths write it
 _ID_PREFIX = re.compile(r"[0-9a-fA-F-]{1,36}", re.ASCII)
 _MAX_PAGES = 20  # that one request may read to find visible items
 
@@ -37,10 +36,12 @@ route = RouteTable("Executions")
 STATUS = Param(
     name="status",
     description=(
-        "only executions of this status; `troubled` selects all that failed, were missed, were canceled or are stale; "
-        "`cancelled` is accepted for `canceled`"
+        "only executions of this status. `troubled` selects those that failed, were missed, are stale or completed "
+        "with errors; `pending` those that have not started; `in_progress` those that have started and are not over, "
+        "also while they wait; `timed_out` those that failed because of a timeout. `success` is accepted for "
+        "`succeeded`, and `cancelled` for `canceled`"
     ),
-    schema={"type": "string", "enum": [*(status.name.lower() for status in Status), TROUBLED]},
+    schema={"type": "string", "enum": list(STATUS_WORDS)},
 )
 EXECUTIONS_RESPONSE = {
     200: ResponseDoc.page_of(
@@ -253,27 +254,22 @@ def accepted_response(
     return json_response(answer, status=202, headers={"Location": where})
 
 
-def read_filter(context: RequestContext, job: bytes | None) -> ExecutionFilter:
+def read_filter(context: RequestContext, job: bytes | None) -> ExecutionSelection:
     """Read the filter of a list of executions."""
-    text = context.text("status")
-    if text is None:
-        return ExecutionFilter(job=job)
-    if text == TROUBLED:
-        return ExecutionFilter(job=job, troubled=True)
     try:
-        return ExecutionFilter(job=job, status=Status[_STATUS_ALIASES.get(text.upper(), text.upper())])
-    except KeyError:
-        allowed = ", ".join((*(status.name.lower() for status in Status), TROUBLED))
-        raise Malformed(f'invalid status "{text[:64]}"; use one of {allowed}') from None
+        return select_executions(context.text("status"), job)
+    except Invalid as error:
+        raise Malformed(str(error)) from None
 
 
 async def list_response(
-    context: RequestContext, where: ExecutionFilter, *, check: bool, id_prefix: str = ""
+    context: RequestContext, selection: ExecutionSelection, *, check: bool, id_prefix: str = ""
 ) -> web.Response:
     """Return a page of executions. With ``check``, those in namespaces that the caller may not see are left out."""
     runs, store = context.api.service.runs, context.api.store
     cursor = read_id_cursor(context.text("cursor")) or _cursor_before(id_prefix)
-    if not check or context.sees_everything:
+    where, sees_all = selection.where, not check or context.sees_everything
+    if sees_all and selection.keep is None:
         page = await runs.list_json(where, limit=context.limit, cursor=cursor)
         return _write_page(page.items, page.cursor, id_prefix)
     jobs: dict[bytes, JobName] = {}
@@ -284,7 +280,9 @@ async def list_response(
         return page
 
     def keep(item: Execution | Span) -> bool:
-        return item.job in jobs and context.is_visible(jobs[item.job].namespace)
+        if selection.keep is not None and not selection.keep(item):
+            return False
+        return sees_all or (item.job in jobs and context.is_visible(jobs[item.job].namespace))
 
     kept = await collect_visible_page(read, keep, limit=context.limit, cursor=cursor)
     return _write_page(await runs.write_items(kept.items, jobs), kept.cursor, id_prefix)

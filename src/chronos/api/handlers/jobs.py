@@ -126,7 +126,7 @@ async def put(context: RequestContext) -> web.StreamResponse:
     """Replace the definition of a job, or create the job if it does not exist."""
     ref_text = context.path("ref")
     data = await context.json()
-    existing = await _find_existing(context, ref_text)
+    existing = await find_existing(context, ref_text)
     if existing is not None:
         name, namespace = existing.name, existing.namespace
     else:
@@ -259,7 +259,7 @@ async def _to_conflict(context: RequestContext, job: Job) -> Exception:
     return Conflict(f'"{job.name}" was changed meanwhile to version {current.version}; read it again')
 
 
-async def _find_existing(context: RequestContext, ref_text: str) -> Job | None:
+async def find_existing(context: RequestContext, ref_text: str) -> Job | None:
     """Find the job of a PUT. An id must exist; a name need not."""
     try:
         job = await context.api.service.jobs.get(ref_text, context.namespace)

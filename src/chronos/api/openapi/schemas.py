@@ -3,6 +3,7 @@
 from typing import Any
 
 from chronos.api.auth.permissions import Role
+from chronos.api.openapi.guide_schema import GUIDE_SCHEMAS
 from chronos.api.openapi.job_schema import JOB_FIELDS, JOB_SCHEMAS
 from chronos.api.routing import ref
 from chronos.core.execution import Status
@@ -94,8 +95,8 @@ _NODE_FACTS: dict[str, Any] = {
     "slots": _INTEGER,
     "executions_here": _INTEGER,
     "jobs_held": _INTEGER,
-    "jobs_recovered": _INTEGER,
-    "jobs_failed_to_recover": _INTEGER,
+    "jobs_recovered": _INTEGER | {"description": "active or paused jobs found at the start, without broken ones"},
+    "jobs_failed_to_recover": _INTEGER | {"description": "jobs that this node cannot schedule"},
 }
 _ATTEMPT = _object(
     {
@@ -106,6 +107,46 @@ _ATTEMPT = _object(
         "finished_at": _AT_OR_NULL,
         "error": _TEXT_OR_NULL,
         "worker": _TEXT_OR_NULL,
+    },
+    {"backoff_ms": _NUMBER_OR_NULL | {"description": "the delay before the next attempt, if one followed"}},
+)
+_REPORT_TASK = _object(
+    {
+        "name": _TEXT,
+        "task_run_id": _ID,
+        "status": _TEXT,
+        "on_failure": _TEXT,
+        "started_at": _AT_OR_NULL,
+        "finished_at": _AT_OR_NULL,
+        "worked_ms": {"type": "number", "description": "the time of its attempts, without waits"},
+        "error": _TEXT_OR_NULL,
+        "result": {"description": "what the task returned"},
+        "stopped_by": {"anyOf": [ref("Anything"), {"type": "null"}]},
+        "attempts": _list(ref("Attempt")),
+    }
+)
+_REPORT = _object(
+    {
+        "execution_id": _ID,
+        "job_id": _ID,
+        "job_name": _TEXT_OR_NULL,
+        "namespace": _TEXT_OR_NULL,
+        "job_version": _INTEGER,
+        "scheduled_at": _AT,
+        "trigger": _TEXT,
+        "recovered": _BOOLEAN,
+        "node": _TEXT_OR_NULL,
+        "replay_of": {"anyOf": [_ID, {"type": "null"}]},
+        "span": {"anyOf": [ref("Anything"), {"type": "null"}]},
+        "mode": _TEXT,
+        "strategy": _TEXT,
+        "status": _TEXT_OR_NULL,
+        "reason": {"anyOf": [ref("Reason"), {"type": "null"}]},
+        "began_at": _AT,
+        "finished_at": _AT_OR_NULL,
+        "worked_ms": {"type": "number"},
+        "tasks": _list(ref("ReportTask")),
+        "stopped": _list(ref("Anything")),
     }
 )
 _TASK = _object(
@@ -147,6 +188,7 @@ SCHEMAS: dict[str, Any] = {
     "Anything": {"type": "object", "additionalProperties": True},
     "Name": {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$"},
     **JOB_SCHEMAS,
+    **GUIDE_SCHEMAS,
     "Job": _object(_JOB_REQUIRED | {"last_execution": _LAST}, _JOB_OPTIONAL),
     "Saved": _object(
         {
@@ -235,8 +277,10 @@ SCHEMAS: dict[str, Any] = {
     "Span": _object(_SPAN),
     "Attempt": _ATTEMPT,
     "Task": _TASK,
+    "ReportTask": _REPORT_TASK,
+    "Report": _REPORT,
     "Execution": _object(
-        _EXECUTION | {"tasks": _list(ref("Task")), "report": {"anyOf": [ref("Anything"), {"type": "null"}]}},
+        _EXECUTION | {"tasks": _list(ref("Task")), "report": {"anyOf": [ref("Report"), {"type": "null"}]}},
         {"payload": {}, "result": {}, "replay_of": _ID},
     ),
     "DeadLetter": _object(

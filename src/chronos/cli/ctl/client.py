@@ -19,6 +19,7 @@ from urllib.parse import quote, unquote, urlencode, urlsplit
 from chronos.cli.ctl.contexts import ServerContext, hide_password
 from chronos.cli.ctl.errors import CommandFailure, ForeignServer, Unreachable, error_for_reply
 from chronos.cli.ctl.execution_ids import is_full_id
+from chronos.cli.output import note
 
 API = "/api/v1"
 MAX_ATTEMPTS = 3
@@ -53,6 +54,7 @@ class ApiClient:
         self.server = server
         self._timeout_s = timeout_s
         self._from_chronos = False
+        self._notices: set[str] = set()  # that were shown
         parts = urlsplit(server.url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise CommandFailure(
@@ -184,6 +186,12 @@ class ApiClient:
             return False
         return True
 
+    def _show_notice(self, notice: str | None) -> None:
+        """Print what the server says about the request, once."""
+        if notice is not None and self._from_chronos and notice not in self._notices:
+            self._notices.add(notice)
+            note(f"! {notice}")
+
     @contextmanager
     def _send(
         self,
@@ -208,6 +216,7 @@ class ApiClient:
                 connection.request(method, target, data, all_headers)
                 response = connection.getresponse()
                 self._from_chronos = response.getheader("Server") == "chronos"
+                self._show_notice(response.getheader("X-Chronos-Notice"))
                 yield response
             except TimeoutError:
                 raise Unreachable(

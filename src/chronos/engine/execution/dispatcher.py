@@ -37,7 +37,7 @@ class Dispatcher:
         self._context, self._catalog, self._slots, self._executor = context, catalog, slots, executor
         self._new_request = new_request
         self._lanes: dict[int, str] = {}
-        self._lane_functions: frozenset[str] = frozenset()  # the functions for which the lanes were judged
+        self._functions: frozenset[str] = frozenset()  # those that the lanes were chosen for
         self._runnable: tuple[int, ...] = ()
         self._fallbacks: tuple[tuple[int, int], ...] = ()  # lanes meant for other nodes, and how long they wait
         self._next_late_look_s = 0.0
@@ -164,7 +164,7 @@ class Dispatcher:
 
     async def _list_claimable_lanes(self) -> tuple[int, ...]:
         """Return the lanes that this node can run and has slots for; if there are many, only those with ready work."""
-        if not self._lanes_known or self._context.functions.names is not self._lane_functions:
+        if not self._lanes_known:
             self._lanes_known = True
             await self._read_lanes()
         lanes = self._runnable
@@ -207,11 +207,11 @@ class Dispatcher:
         return read_lane(self._lanes[lane]).queue
 
     async def _read_lanes(self) -> None:
-        options, functions = self._context.options, self._context.functions.names
         lanes = await self._context.store.lanes()
-        if lanes == self._lanes and functions is self._lane_functions:
+        options, functions = self._context.options, self._context.functions.names
+        if lanes == self._lanes and functions == self._functions:
             return
-        self._lanes, self._lane_functions = lanes, functions
+        self._lanes, self._functions = lanes, functions
         runnable: list[int] = []
         fallbacks: list[tuple[int, int]] = []
         for number, text in lanes.items() if options.works else ():

@@ -56,7 +56,7 @@ class AdmissionLoop:
             dispatcher,
             emit_admitted=self._emit_admitted,
             on_handled=self._forget,
-            on_unschedulable=self._mark_unschedulable,
+            on_unschedulable=self.mark_unschedulable,
             look_soon=self.look_soon,
         )
         self._new_request = new_request
@@ -137,7 +137,7 @@ class AdmissionLoop:
             self._leave_alone(entry, error)
             return
         except ChronosError as error:
-            self._mark_unschedulable(entry, error)
+            self.mark_unschedulable(entry, error)
             return
         at_us = instant.firing.due_us
         if len(self.scheduling_nodes) > 1 and not self._admits_first(entry.job):
@@ -155,7 +155,10 @@ class AdmissionLoop:
             max(self.scheduling_nodes, key=lambda node: _mix_bits(seed ^ _mix_bits(node))) == self._context.node.number
         )
 
-    def _mark_unschedulable(self, entry: CatalogEntry, error: ChronosError) -> None:
+    def mark_unschedulable(self, entry: CatalogEntry, error: ChronosError) -> None:
+        """Report once that this node cannot schedule a version of a job, and leave it out from now on."""
+        if (entry.job, entry.version) in self._unschedulable_versions:
+            return
         if len(self._unschedulable_versions) < _MAX_DUE_GATES:
             self._unschedulable_versions.add((entry.job, entry.version))
         self._catalog.report_unschedulable(entry, error, self._context.clock.now_us())

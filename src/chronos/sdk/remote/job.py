@@ -188,9 +188,9 @@ class RemoteHandle(JobHandle):
 
     @on_home_loop
     async def ais_running(self) -> bool:
-        """Whether a run of the job is running, on any node."""
+        """Whether a run of the job has started and is not over, on any node; also while it waits for a retry."""
         connection = await self._remote.session()
-        query = {"namespace": self._remote.namespace, "status": "running", "limit": 1}
+        query = {"namespace": self._remote.namespace, "status": "in_progress", "limit": 1}
         return bool((await connection.get("jobs", self.name, "executions", **query))["items"])
 
     @on_home_loop

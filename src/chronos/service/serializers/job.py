@@ -91,6 +91,7 @@ class Draft(Struct, frozen=True, kw_only=True, eq=False, gc=False):
     runs_on_every_change: bool = False  # schedule "now": runs once, each time a save changes it
     manual: bool = False  # schedule "manual": runs only when triggered
     schedule_pointer: str = "/schedule"  # of the schedule in the request
+    end_after_us: int | None = None  # the end of the schedule as a duration: from its start, or from when it is saved
     target_pointers: dict[str, str] | None = None  # of the targets in the request; None: nothing is masked
 
     def __eq__(self, other: object) -> bool:
@@ -99,7 +100,8 @@ class Draft(Struct, frozen=True, kw_only=True, eq=False, gc=False):
     __hash__ = None  # type: ignore[assignment]  # a spec has none
 
     def _identity(self) -> tuple[object, ...]:
-        return self.name, self.namespace, self.spec, self.state, self.runs_on_creation, self.runs_on_every_change
+        runs = self.runs_on_creation, self.runs_on_every_change
+        return self.name, self.namespace, self.spec, self.state, *runs, self.end_after_us
 
     @property
     def schedule(self) -> Schedule | None:
@@ -167,6 +169,7 @@ def read_job(data: Any, *, checks: Mapping[str, Check], namespace: str = DEFAULT
         runs_on_every_change=schedule_input.now,
         manual=schedule_input.manual,
         schedule_pointer=schedule_input.pointer,
+        end_after_us=schedule_input.end_after_us,
         target_pointers=_find_target_pointers(data, spec, checks) if MASK_BYTES in encoded else None,
     )
 

@@ -1,13 +1,13 @@
 """SqlStore: reads, hints, commit listeners and resent requests, shared by both engines."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar, TypeVarTuple
 
 from chronos.store.commands import Admit, Claim, Command
 from chronos.store.contract import Hint
 from chronos.store.sql.queries import Queries
-from chronos.store.sql.query import Dialect
+from chronos.store.sql.query import Dialect, Steps
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -19,6 +19,7 @@ class SqlStore(Queries):
 
     def __init__(self, dialect: Dialect) -> None:
         super().__init__(dialect)
+        self.dialect = dialect
         self._hint_listeners: list[Callable[[Hint], None]] = []
         self._commit_listeners: list[Callable[[int, float], None]] = []
 
@@ -38,6 +39,16 @@ class SqlStore(Queries):
 
     def _hint(self, hint: Hint) -> None:
         _notify_listeners(self._hint_listeners, hint)
+
+    async def read_steps(self, steps: Steps[T]) -> T:
+        """Run the steps of a read that is not part of the contract, such as a page of a copy."""
+        return await self._read(steps)
+
+    async def prepare_history(self, find_execution: Callable[[bytes], Awaitable[bytes | None]]) -> None:
+        """Prepare a new store for a copy of history. ``find_execution`` returns the first one from an id on."""
+
+    async def finish_copy(self) -> None:
+        """Bring what is not in the rows of a copy up to date with them."""
 
     async def check_statements(self) -> list[str]:
         return []

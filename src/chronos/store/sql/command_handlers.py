@@ -38,6 +38,7 @@ from chronos.store.commands import (
     WriteOutput,
 )
 from chronos.store.sql.append_only import AppendOnlyTables
+from chronos.store.sql.copy.commands import CopyHandler, ReplaceRows, SetMeta
 from chronos.store.sql.executions.gate_queue import GateQueue
 from chronos.store.sql.executions.lifecycle import LifecycleHandler
 from chronos.store.sql.executions.settlement import HotPath, SettlementHandler
@@ -64,6 +65,7 @@ class CommandHandlers:
         outbox = OutboxHandler(d, gates, records)
         retention = TrimHandler(d, records)
         tokens = TokenHandler(records)
+        copies = CopyHandler(d)
         self._handlers: dict[type[Command[Any]], Callable[[Any], Steps[Any]]] = {
             Recover: lifecycle.recover,
             Trigger: lifecycle.trigger,
@@ -94,6 +96,8 @@ class CommandHandlers:
             Trim: retention.trim,
             CreateToken: tokens.create,
             RevokeToken: tokens.revoke,
+            ReplaceRows: copies.replace_rows,
+            SetMeta: copies.set_meta,
         }
         self._admit, self._claim = lifecycle.admit, lifecycle.claim
 

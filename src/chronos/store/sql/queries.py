@@ -248,6 +248,8 @@ class Queries(ABC):
             args.append(int(status))
             ended.append(f"status = ${len(args)}")
             opened.append(f"status = ${len(args)}")
+        if where.started is not None:
+            opened.append(f"started_us is {'not ' if where.started else ''}null")
         if where.job is not None:
             args.append(where.job)
             opened.append(f"job = ${len(args)}")
@@ -257,7 +259,7 @@ class Queries(ABC):
             parts.append(
                 f"select * from (select {record.OPEN_COLUMNS} from active where {' and '.join(opened)} {newest}) as o"
             )
-        if status is None or status.final:
+        if where.started is None and (status is None or status.final):
             parts.append(
                 f"select * from (select {record.ENDED_COLUMNS} from history where {' and '.join(ended)} {latest}) as h"
             )
