@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from chronos.runners.python.context import Context
     from chronos.sdk.app import Chronos
     from chronos.sdk.event_stream import EventStream
-    from chronos.sdk.events import AttemptEnded, Event, InstantsMissed, RunEnded, RunStarted, SpanRecorded
+    from chronos.sdk.events import AttemptFinished, InstantsMissed, JobEvent, RunEnded, RunStarted, SpanRecorded
     from chronos.sdk.group import Group, Task
     from chronos.sdk.info import AttemptInfo, JobInfo, RunFailed, RunInfo, SpanInfo, TaskInfo
     from chronos.sdk.job import Job, JobHandle
@@ -38,20 +38,20 @@ if TYPE_CHECKING:
     from chronos.sdk.version_info import DiffInfo, PreviewInfo, VersionInfo
 
 _MODULE_BY_NAME = {
-    "AttemptEnded": "chronos.sdk.events",
+    "AttemptFinished": "chronos.sdk.events",
     "AttemptInfo": "chronos.sdk.info",
     "Chronos": "chronos.sdk.app",
     "ChronosError": "chronos.errors",
     "Conflict": "chronos.errors",
     "Context": "chronos.runners.python.context",
     "DiffInfo": "chronos.sdk.version_info",
-    "Event": "chronos.sdk.events",
     "EventStream": "chronos.sdk.event_stream",
     "Group": "chronos.sdk.group",
     "InstantsMissed": "chronos.sdk.events",
     "Invalid": "chronos.errors",
     "InvalidSchedule": "chronos.errors",
     "Job": "chronos.sdk.job",
+    "JobEvent": "chronos.sdk.events",
     "JobHandle": "chronos.sdk.job",
     "JobInfo": "chronos.sdk.info",
     "NotFound": "chronos.errors",
@@ -75,20 +75,20 @@ _MODULE_BY_NAME = {
 }
 
 __all__ = [
-    "AttemptEnded",
+    "AttemptFinished",
     "AttemptInfo",
     "Chronos",
     "ChronosError",
     "Conflict",
     "Context",
     "DiffInfo",
-    "Event",
     "EventStream",
     "Group",
     "InstantsMissed",
     "Invalid",
     "InvalidSchedule",
     "Job",
+    "JobEvent",
     "JobHandle",
     "JobInfo",
     "NotFound",

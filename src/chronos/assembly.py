@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from chronos.service.one_off_runs import OneOffRuns
     from chronos.service.save_jobs import JobSaver
     from chronos.service.serializers import Check
+    from chronos.service.views import Views
     from chronos.service.why import WhyService
 
 RUNNER_ENTRY_POINT_GROUP = "chronos.runners"  # entry points of other packages that add kinds of targets
@@ -299,7 +300,7 @@ def make_engine(
 
 def make_metrics(
     store: Store,
-    engine: "Engine",
+    engine: "Engine | None",
     runners: "Mapping[str, Runner]",
     *,
     clock: Clock,
@@ -309,20 +310,24 @@ def make_metrics(
     """Make the metrics of a node, which observe its events and the commits of its store.
 
     ``per_job`` adds a label with the name of the job, ``has_process_metrics`` those of the process and of Python.
+    Without an engine, in a process that is not a node, there are only the metrics of the store.
     """
+    from chronos.engine.options import EngineOptions  # noqa: PLC0415
     from chronos.observe.metrics import Metrics  # noqa: PLC0415
 
+    options = EngineOptions() if engine is None else engine.options
     metrics = Metrics(
         store,
         clock,
-        name_of=engine.job_name,
+        name_of=(lambda _: None) if engine is None else engine.job_name,
         per_job=per_job,
-        heartbeat_timeout_s=engine.options.heartbeat_timeout_s,
+        heartbeat_timeout_s=options.heartbeat_timeout_s,
         has_process_metrics=has_process_metrics,
     )
-    engine.on_event(metrics.count_event)
     store.on_commit(metrics.observe_commit)
-    metrics.set_failing_duties_source(lambda: len(engine.node.duties.failing))
+    if engine is not None:
+        engine.on_event(metrics.count_event)
+        metrics.set_failing_duties_source(lambda: len(engine.node.duties.failing))
     metrics.set_abandoned_threads_source(lambda: count_abandoned_threads(runners))
     return metrics
 
@@ -340,6 +345,7 @@ class Service:
     enqueues: "EnqueueService"
     one_off_runs: "OneOffRuns"
     why: "WhyService"
+    views: "Views"
 
 
 def _new_request_id() -> bytes:
@@ -369,12 +375,14 @@ def make_service(
     from chronos.service.jobs import JobService  # noqa: PLC0415
     from chronos.service.one_off_runs import OneOffRuns  # noqa: PLC0415
     from chronos.service.save_jobs import JobSaver  # noqa: PLC0415
+    from chronos.service.views import make_views  # noqa: PLC0415
     from chronos.service.why import WhyService  # noqa: PLC0415
 
     saver, states = JobSaver(store, clock, defaults=defaults), JobStates(store, clock)
     jobs = JobService(store, clock, saver, defaults=defaults, checks=checks)
     backpressure = Backpressure(store, clock, limit=MAX_PENDING if max_pending is None else max_pending)
     runs = ExecutionService(store, clock, jobs, backpressure, new_request=new_request)
+    why = WhyService(store, clock, jobs, runs)
     return Service(
         jobs=jobs,
         job_saver=saver,
@@ -384,7 +392,8 @@ def make_service(
         backfills=BackfillService(store, clock, jobs, backpressure, new_request=new_request),
         enqueues=EnqueueService(store, clock, jobs, backpressure, new_request=new_request),
         one_off_runs=OneOffRuns(clock, jobs, saver, runs),
-        why=WhyService(store, clock, jobs, runs),
+        why=why,
+        views=make_views(store, clock, jobs, runs, why),
     )
 
 

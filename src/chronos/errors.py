@@ -53,6 +53,10 @@ class StoreBusy(StoreUnavailable):
     """Too many changes are waiting to be written, so this one was rejected. Try again soon."""
 
 
+class StoreReadOnly(ChronosError):
+    """The store can only be read here, because a program uses it. Make the change there, or stop the program."""
+
+
 class StoreBroken(ChronosError):
     """The store is unusable: corrupt, not durable, or with a newer or foreign schema. An operator must repair it."""
 

@@ -13,15 +13,17 @@ from typing import Any
 import pytest
 
 from chronos import (
-    AttemptEnded,
+    AttemptFinished,
     Chronos,
-    Event,
     InstantsMissed,
     Invalid,
+    JobEvent,
     RunEnded,
     RunStarted,
     SpanRecorded,
 )
+from chronos.core.events import GapFound
+from chronos.sdk.events import to_event
 from chronos.testing import Harness
 from tests.support.cli_server import serving
 
@@ -44,8 +46,8 @@ def app(tmp_path: Path) -> Iterator[Chronos]:
 
 
 def test_callbacks_receive_the_events_of_all_jobs(app: Chronos) -> None:
-    received: queue.Queue[Event] = queue.Queue()
-    for kind in (RunStarted, AttemptEnded, RunEnded):
+    received: queue.Queue[JobEvent] = queue.Queue()
+    for kind in (RunStarted, AttemptFinished, RunEnded):
         app.on(kind, received.put)
     good, bad = app.job(work), app.job(fail)
     with app:
@@ -53,7 +55,7 @@ def test_callbacks_receive_the_events_of_all_jobs(app: Chronos) -> None:
         started, attempt, ended = (received.get(timeout=SOON_S) for _ in range(3))
         assert isinstance(started, RunStarted)
         assert (started.job, started.run_id, started.attempt) == ("work", run.id, 1)
-        assert isinstance(attempt, AttemptEnded)
+        assert isinstance(attempt, AttemptFinished)
         assert (attempt.task, attempt.attempt, attempt.status, attempt.error) == ("main", 1, "succeeded", None)
         assert isinstance(ended, RunEnded)
         assert (ended.run_id, ended.status, ended.succeeded) == (run.id, "succeeded", True)
@@ -62,7 +64,7 @@ def test_callbacks_receive_the_events_of_all_jobs(app: Chronos) -> None:
         assert timedelta() <= attempt.duration <= ended.duration + timedelta(seconds=1)
         bad.trigger()
         _, attempt, ended = (received.get(timeout=SOON_S) for _ in range(3))
-        assert isinstance(attempt, AttemptEnded)
+        assert isinstance(attempt, AttemptFinished)
         assert attempt.status == "failed"
         assert "ValueError: no" in str(attempt.error)
         assert "raise ValueError" in str(attempt.traceback)
@@ -119,6 +121,13 @@ def test_callbacks_are_functions_or_async_functions_and_can_be_removed(
     assert "a callback of app.on failed for RunEnded of work" in caplog.text
 
 
+def test_a_gap_is_an_event_about_missed_instants() -> None:
+    gap = GapFound(at_us=1_800_000_000_000_000, job=bytes(16), strategy="last", runs=1, left_out=36)
+    event = to_event(gap, "work")
+    assert isinstance(event, InstantsMissed)
+    assert (event.job, event.strategy, event.recovered, event.left_out) == ("work", "last", 1, 36)
+
+
 def test_events_of_other_namespaces_are_not_received(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'jobs.db'}"
     received: queue.Queue[str] = queue.Queue()
@@ -134,7 +143,7 @@ def test_events_of_other_namespaces_are_not_received(tmp_path: Path) -> None:
     other.stop()
 
 
-@pytest.mark.parametrize("event", ["started", 7, Event, int, None])
+@pytest.mark.parametrize("event", ["started", 7, JobEvent, int, None])
 def test_unknown_events_are_refused(event: Any) -> None:
     app = Chronos("sqlite://")
     with pytest.raises(Invalid, match=r'unknown event .*; use one of "start", .*, or a class: RunStarted'):

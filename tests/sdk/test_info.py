@@ -1,12 +1,13 @@
 """What the SDK returns about jobs and runs is what REST returns, on a store and on a server."""
 
 from collections.abc import Iterator
+from dataclasses import fields
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from chronos import Chronos, RunInfo
+from chronos import AttemptInfo, Chronos, JobInfo, RunInfo, TaskInfo
 from tests.support.cli_server import serving
 
 SOON_S = 60
@@ -57,14 +58,20 @@ def test_a_run_has_its_attempts_with_times_errors_and_nodes(app: Chronos) -> Non
 
 def test_a_job_has_its_settings_and_its_last_run(app: Chronos) -> None:
     job = app.webhook(
-        "ping", "https://a:b@example.com/x", cron="0 9 * * *", end="2099-01-01", overlap="queue", retries=4
+        "ping",
+        "https://example.com/x",
+        auth={"type": "basic", "username": "a", "password": "secret"},
+        cron="0 9 * * *",
+        end="2099-01-01",
+        overlap="queue",
+        retries=4,
     )
     info = job.info()
     assert info.last_run is None
     assert info.settings == {"overlap": "queue", "retry": {"max_attempts": 5}}
     assert info.end is not None
     assert (info.end.year, info.created_at, info.paused_at) == (2099, info.updated_at, None)
-    assert "a:b" not in str(info.definition)
+    assert "secret" not in str(info.definition)
     assert {"name", "namespace", "schedule", "tasks", "overlap", "retry", "end"} <= info.definition.keys()
     assert "version" not in info.definition
     job.pause("later")
@@ -96,3 +103,38 @@ def test_a_program_sees_its_own_results_unmasked(tmp_path: Path) -> None:
         info = job.trigger().wait(timeout=SOON_S)
     assert info.result == "https://user:password@example.com/"
     assert info.tasks[0].result == info.result
+
+
+#: Fields of REST whose names in Python differ.
+RENAMED = {
+    "job_name": "job",
+    "lateness_ms": "lateness",
+    "duration_ms": "duration",
+    "next_run_at": "next_run",
+    "last_execution": "last_run",
+    "worker": "node",
+    "error": "error",
+    "enabled": "state",
+}
+
+
+def test_infos_have_every_field_that_rest_has() -> None:
+    with serving() as served:
+        app = Chronos(served.url)
+        job = app.command("bad", ["false"], retries=0, cron="0 9 * * *", tags=["a"], description="Fails", payload=1)
+        job.pause("later")
+        run = job.trigger(in_="1ms")
+        run.wait(timeout=SOON_S)
+        answer = served.rest(f"/executions/{run.id}")
+        job_answer = served.rest("/jobs/bad")
+        definition = job.info().definition
+        app.stop()
+    info_fields = {field.name for field in fields(JobInfo)} | definition.keys()
+    run_fields, task_fields, attempt_fields = (
+        {field.name for field in fields(kind)} for kind in (RunInfo, TaskInfo, AttemptInfo)
+    )
+    reasons = {"kind", "reason"}
+    assert {RENAMED.get(name, name) for name in job_answer} <= info_fields
+    assert {RENAMED.get(name, name) for name in answer} - reasons <= run_fields
+    assert {RENAMED.get(name, name) for name in answer["tasks"][0]} <= task_fields
+    assert {RENAMED.get(name, name) for name in answer["tasks"][0]["attempts"][0]} - {"exit_code"} <= attempt_fields

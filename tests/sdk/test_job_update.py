@@ -93,6 +93,13 @@ def test_a_wrong_change_changes_nothing(app: Chronos, options: dict[str, Any], m
     assert job.info().version == 1
 
 
+def test_a_change_warns_about_what_may_surprise(app: Chronos, caplog: pytest.LogCaptureFixture) -> None:
+    job = app.job(cron="0 9 * * *")(work)
+    job.update(cron="*/90 * * * *")
+    [warning] = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert warning.startswith('job "work": minute "*/90" has a step beyond its range')
+
+
 def test_a_change_of_an_unknown_job_is_refused(app: Chronos) -> None:
     with pytest.raises(NotFound, match="nothing"):
         app.get("nothing").update(every="1h")

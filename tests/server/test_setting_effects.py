@@ -21,6 +21,7 @@ import pytest
 
 from chronos.server.config import load_config
 from chronos.server.settings import ALIASES, BY_NAME, IGNORED
+from tests.server import setting_effects, web_ui_effects  # noqa: F401 - rows about the web UI
 from tests.server.setting_effects import EFFECTS, Effect, Lived, Served, lived, nested, processed, served
 from tests.support.api_server import SECRET, V1, basic
 from tests.support.http_servers import Seen, Server, answer
@@ -358,29 +359,11 @@ served("dispatcher.http.idle_conn_timeout", "0s", usually=1, then=2, given=INWAR
 # --- defaults of jobs
 
 
-async def pauses(here: Lived) -> list[float]:
-    """Before the second and the third attempt."""
-    work = here.world.work("work", fails=True)
-    await here.node()
-    await here.world.job("work", schedule="now", retry={"jitter": 0})
-    await here.world.advance(1_000)
-    return [round(later - sooner, 1) for sooner, later in zip(work.starts, work.starts[1:], strict=False)]
-
-
-lived("defaults.retry.max_attempts", 2, usually=[1, 2], then=[1])(pauses)
-lived("defaults.retry.initial_interval", "5s", usually=[1, 2], then=[5, 10])(pauses)
-lived("defaults.retry.multiplier", 3, usually=[1, 2], then=[1, 3])(pauses)
-lived("defaults.retry.max_interval", "1s", usually=[1, 2], then=[1, 1])(pauses)
-
-
-@lived("defaults.retry.timeout_multiplier", 3, usually=[10, 10, 10], then=[10, 30, 90])
-async def timeouts(here: Lived) -> list[float]:
-    """Of the attempts of a task that never ends."""
-    work = here.world.work("work", takes=1_000)
-    await here.node()
-    await here.world.job("work", schedule="now", timeout="10s")
-    await here.world.advance(1_000)
-    return [round(end - start, -1) for start, end in zip(work.starts, work.cut, strict=True)]  # timers are shared
+lived("defaults.retry.max_attempts", 2, usually=[1, 2], then=[1])(setting_effects.pauses)
+lived("defaults.retry.initial_interval", "5s", usually=[1, 2], then=[5, 10])(setting_effects.pauses)
+lived("defaults.retry.multiplier", 3, usually=[1, 2], then=[1, 3])(setting_effects.pauses)
+lived("defaults.retry.max_interval", "1s", usually=[1, 2], then=[1, 1])(setting_effects.pauses)
+lived("defaults.retry.timeout_multiplier", 3, usually=[10, 10, 10], then=[10, 30, 90])(setting_effects.timeouts)
 
 
 @lived("defaults.execution_timeout", "10s", usually=[3600], then=[10])

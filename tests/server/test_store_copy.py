@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import apsw
 import asyncpg
@@ -273,7 +273,8 @@ def count_history(path: Path) -> int:
     connection = apsw.Connection(str(path))
     connection.set_busy_timeout(10_000)
     try:
-        return int(connection.execute("select count(*) from history").fetchall()[0][0])
+        [(count,)] = connection.execute("select count(*) from history").fetchall()
+        return cast(int, count)
     except apsw.SQLError:
         return 0
     finally:

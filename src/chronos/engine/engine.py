@@ -107,7 +107,7 @@ class Engine:
             options,
             self._bus,
             new_incarnation=new_request,
-            offer=lambda: build_offer(options.queues, functions.names).text,
+            offer=self._build_offer,
         )
         self._outputs = OutputBuffers(store)
         relay = _ListenerRelay()
@@ -141,6 +141,17 @@ class Engine:
         self._loops: asyncio.Task[None] | None = None
         self._survey: asyncio.Task[None] | None = None
         self._claim_and_admission_tasks: list[asyncio.Task[None]] = []
+
+    def _build_offer(self) -> str:
+        """Return what the node publishes about itself with its heartbeats."""
+        return build_offer(
+            self.options.queues,
+            self._context.functions.names,
+            version=self.options.version,
+            address=self.options.address,
+            skew_us=self._node_clock.offset_us,
+            draining=self._context.closing,
+        ).text
 
     # --- start and stop
 

@@ -38,6 +38,7 @@ from chronos.core.node import Node
 from chronos.core.reasons import ReasonCode
 from chronos.core.shortage import explain_shortage
 from chronos.errors import ChronosError
+from chronos.observe.delay_history import DelayHistory
 from chronos.observe.event_log import JobNameLookup
 from chronos.observe.last_successes import SUCCESSES, LastSuccesses
 from chronos.observe.metric_definitions import UNKNOWN_JOB_LABEL, JobLabels, MetricDefinitions
@@ -69,6 +70,7 @@ class Metrics:
         has_process_metrics: bool = True,
     ) -> None:
         self._store, self._clock = store, clock
+        self.delays = DelayHistory(clock)
         self._heartbeat_timeout_us = round(heartbeat_timeout_s * 1e6)
         self._registry = CollectorRegistry()
         self._meters = MetricDefinitions(self._registry)
@@ -96,6 +98,7 @@ class Metrics:
             case ExecutionStarted():
                 if event.attempt == 1:
                     meters.lateness_s.observe(event.late_us / 1e6)
+                    self.delays.add_delay(event.late_us / 1e6)
             case AttemptEnded():
                 attempts, task_s = self._find_attempt_series(event)
                 attempts.inc()
@@ -132,6 +135,7 @@ class Metrics:
         """Record a committed transaction of the store."""
         self._meters.batch_rows.observe(rows)
         self._meters.commit_s.observe(took_s)
+        self.delays.add_commit(took_s)
 
     def count_auth_failure(self, reason: str) -> None:
         """Count rejected credentials or a denied request."""

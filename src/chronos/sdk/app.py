@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, Unpack, cast, o
 from chronos.assembly import WebhookOptions, check_store, hide_url_password
 from chronos.clock import SystemClock
 from chronos.errors import ChronosError, Invalid
+from chronos.sdk.app_events import AppEvents
 from chronos.sdk.app_options import build_engine_options, check_app_options, check_texts, to_grace_s
 from chronos.sdk.declarations import (
     FunctionRef,
@@ -19,8 +20,6 @@ from chronos.sdk.declarations import (
     read_hooks,
     to_json_payload,
 )
-from chronos.sdk.event_stream import EventStream, StoreEventStream
-from chronos.sdk.events import Event, EventCallback, EventName, select_events
 from chronos.sdk.group import Group
 from chronos.sdk.job import Job, JobHandle
 from chronos.sdk.job_options import (
@@ -49,13 +48,11 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
-E = TypeVar("E", bound=Event)
-C = TypeVar("C", bound=EventCallback)
 #: The end of the message about a webhook to a private address.
 _PRIVATE_ADDRESS_ADVICE = "allow it with Chronos(allow_hosts=[…]), or every private address with allow_private=True"
 
 
-class Chronos(StoredJobs):
+class Chronos(StoredJobs, AppEvents):
     """An app: a program's jobs, and the store they are kept in.
 
     - ``url``: ``sqlite:///app.db`` (a relative path), ``sqlite:////var/app.db`` (an absolute one), ``sqlite://`` (in
@@ -396,57 +393,6 @@ class Chronos(StoredJobs):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
-
-    # --- events
-
-    @overload
-    def on(self, event: type[E], callback: Callable[[E], object]) -> Callable[[], None]: ...
-
-    @overload
-    def on(self, event: EventName, callback: EventCallback) -> Callable[[], None]: ...
-
-    @overload
-    def on(self, event: type[Event] | EventName) -> Callable[[C], C]: ...
-
-    def on(self, event: Any, callback: Any = None) -> Any:
-        """Call a function with the events of all jobs of the namespace that this program runs.
-
-        - ``event``: ``RunStarted``, ``AttemptEnded``, ``RunEnded`` or ``InstantsMissed``; or a name: ``"start"``,
-          ``"attempt"``, ``"success"``, ``"failure"``, ``"completion"``, ``"skip"`` or ``"missed"``.
-        - ``callback``: a function or async function that receives the event. Sync functions run in a thread, one call
-          at a time. An exception is logged.
-
-        Returns a function that removes the callback. Without ``callback`` it is a decorator. Raises ``Invalid`` for an
-        unknown event.
-
-        Example::
-
-            @app.on("failure")
-            def alert(event: RunEnded) -> None:
-                print(event.job, event.message)
-        """
-        selection = select_events(event)
-        if callback is not None:
-            if not callable(callback):
-                raise Invalid(f"the callback is {callback!r}; use a function that takes the event")
-            return self._runtime.callbacks.add(selection, callback)
-
-        def add(function: C) -> C:
-            self._runtime.callbacks.add(selection, function)
-            return function
-
-        return add
-
-    def events(self, after: str | None = None) -> EventStream:
-        """Iterate over runs that ended and spans that were recorded in the namespace, on any node.
-
-        - ``after``: the ``position`` of an earlier stream, to continue there; by default the stream begins when it is
-          opened.
-
-        Returns an iterator and async iterator of ``RunEnded`` and ``SpanRecorded``. Raises ``Invalid`` for a wrong
-        position.
-        """
-        return StoreEventStream(self._runtime, after)
 
     # --- internals
 

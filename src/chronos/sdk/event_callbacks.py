@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from chronos.core import events as engine_events
 from chronos.engine.engine import Engine
 from chronos.errors import ChronosError
-from chronos.sdk.events import Event, EventCallback, Selection, to_event
+from chronos.sdk.events import EventCallback, JobEvent, Selection, to_event
 from chronos.store.contract import Store
 
 log = logging.getLogger("chronos.sdk")
@@ -34,7 +34,7 @@ class Subscription:
     selection: Selection
     callback: EventCallback
 
-    def accepts(self, event: Event) -> bool:
+    def accepts(self, event: JobEvent) -> bool:
         """Whether the callback receives an event."""
         statuses = self.selection.statuses
         return isinstance(event, self.selection.kind) and (
@@ -133,7 +133,7 @@ class EventDelivery:
                 if subscription.accepts(shown):
                     await self._call(subscription.callback, shown)
 
-    async def _to_shown_event(self, event: engine_events.Event) -> Event | None:
+    async def _to_shown_event(self, event: engine_events.Event) -> JobEvent | None:
         """The event as users see it; None if it is about a job of another namespace."""
         job: bytes = getattr(event, "job", b"")
         name = self._engine.job_name(job)
@@ -144,7 +144,7 @@ class EventDelivery:
                 return None
         return to_event(event, name[1]) if name is not None and name[0] == self._namespace else None
 
-    async def _call(self, callback: EventCallback, event: Event) -> None:
+    async def _call(self, callback: EventCallback, event: JobEvent) -> None:
         try:
             if self._thread is None or is_async(callback):
                 result = callback(event)

@@ -7,7 +7,7 @@ sent once. ``app.events`` reports what ended on any node, from the records of th
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from chronos.core import events as engine_events
 from chronos.core.calendar import from_us
@@ -19,7 +19,7 @@ from chronos.service.serializers import id_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class JobEvent:
     """Something that happened to a job. ``job`` is its name, ``at`` is when it happened."""
 
     job: str
@@ -27,7 +27,7 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunStarted(Event):
+class RunStarted(JobEvent):
     """A run started, or started again after a wait: its id, the number of the attempt, and how late it was."""
 
     run_id: str
@@ -36,7 +36,7 @@ class RunStarted(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptEnded(Event):
+class AttemptFinished(JobEvent):
     """An attempt of a task ended.
 
     ``status`` is ``succeeded``, ``failed``, ``timed_out``, ``canceled`` or ``lost``. ``error`` says why it failed;
@@ -53,7 +53,7 @@ class AttemptEnded(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunEnded(Event):
+class RunEnded(JobEvent):
     """A run reached its final status, or was skipped.
 
     ``reason`` and ``message`` are the code and the sentence that explain the status.
@@ -72,7 +72,7 @@ class RunEnded(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InstantsMissed(Event):
+class InstantsMissed(JobEvent):
     """A job missed instants while no node scheduled it: ``recovered`` of them run now, ``left_out`` do not.
 
     ``strategy`` is that of the job's ``recovery``.
@@ -84,20 +84,16 @@ class InstantsMissed(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SpanRecorded(Event):
+class SpanRecorded(JobEvent):
     """One record for many instants that did not run: skipped or missed. ``span`` says how many, and why."""
 
     span: SpanInfo
 
 
-#: The names that ``app.on`` accepts besides the classes. They mean the same as in ``after``.
-EventName = Literal["start", "attempt", "success", "failure", "completion", "skip", "missed"]
-
-
 class Selection(NamedTuple):
     """The events that a callback receives."""
 
-    kind: type[Event]
+    kind: type[JobEvent]
     engine_kinds: tuple[type[engine_events.Event], ...]
     statuses: frozenset[str] | None = None  # None: any
     wants_routine: bool = True  # False: events about success are not needed
@@ -110,13 +106,14 @@ def _to_names(*statuses: Status) -> frozenset[str]:
 _ENDED = (engine_events.ExecutionEnded,)
 _SUCCESSES = (Status.SUCCEEDED, Status.COMPLETED_WITH_ERRORS)
 _FAILURES = (Status.FAILED, Status.STALE)
+#: By class, and by the names that ``app.on`` accepts besides. They mean the same as in ``after``.
 _SELECTIONS: Mapping[object, Selection] = {
     RunStarted: Selection(RunStarted, (engine_events.ExecutionStarted,)),
-    AttemptEnded: Selection(AttemptEnded, (engine_events.AttemptEnded,)),
+    AttemptFinished: Selection(AttemptFinished, (engine_events.AttemptEnded,)),
     RunEnded: Selection(RunEnded, (*_ENDED, engine_events.ExecutionAdmitted)),
     InstantsMissed: Selection(InstantsMissed, (engine_events.GapFound,)),
     "start": Selection(RunStarted, (engine_events.ExecutionStarted,)),
-    "attempt": Selection(AttemptEnded, (engine_events.AttemptEnded,)),
+    "attempt": Selection(AttemptFinished, (engine_events.AttemptEnded,)),
     "success": Selection(RunEnded, _ENDED, _to_names(*_SUCCESSES)),
     "failure": Selection(RunEnded, _ENDED, _to_names(*_FAILURES), wants_routine=False),
     "completion": Selection(RunEnded, _ENDED, _to_names(*(one for one in Status if one is not Status.SKIPPED))),
@@ -139,7 +136,7 @@ def select_events(event: object) -> Selection:
     raise Invalid(f"unknown event {event!r}; use one of {names}, or a class: {classes}")
 
 
-def to_event(event: engine_events.Event, job: str) -> Event | None:
+def to_event(event: engine_events.Event, job: str) -> JobEvent | None:
     """An event of the engine as users see it; None for what is not shown, such as an admission."""
     at = from_us(event.at_us)
     match event:
@@ -147,7 +144,7 @@ def to_event(event: engine_events.Event, job: str) -> Event | None:
             lateness = timedelta(microseconds=event.late_us)
             return RunStarted(job=job, at=at, run_id=id_text(event.execution), attempt=event.attempt, lateness=lateness)
         case engine_events.AttemptEnded():
-            return AttemptEnded(
+            return AttemptFinished(
                 job=job,
                 at=at,
                 run_id=id_text(event.execution),

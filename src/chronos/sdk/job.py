@@ -1,5 +1,6 @@
 """Handles of jobs: trigger, change, pause and look at a job, and the decorated function that is one."""
 
+import logging
 from collections.abc import Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack
@@ -32,6 +33,8 @@ from chronos.store.contract import ExecutionFilter
 
 if TYPE_CHECKING:
     from chronos.sdk.runtime import Runtime
+
+log = logging.getLogger("chronos.sdk")
 
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
@@ -190,8 +193,10 @@ class JobHandle(OnHomeLoop):
 
     async def _save_update(self, update: JobUpdate) -> None:
         service = await self._load_service()
-        await service.edit(self.name, update.apply, namespace=self._runtime.namespace)
+        saved = await service.edit(self.name, update.apply, namespace=self._runtime.namespace)
         self._runtime.declared.keep_stored(self.name)
+        for warning in saved.warnings if saved.changed else ():
+            log.warning('job "%s": %s', self.name, warning.message)
 
     @on_home_loop
     async def aversions(self, limit: int = _DEFAULT_LIMIT) -> list[VersionInfo]:
@@ -261,7 +266,8 @@ class JobHandle(OnHomeLoop):
 
     async def anext_run(self) -> datetime | None:
         """When the schedule fires next. None without a schedule, after its end, and while paused or disabled."""
-        return (await self.ainfo()).next_run
+        info = await self.ainfo()
+        return None if info.held else info.next_run
 
     @on_home_loop
     async def ais_running(self) -> bool:

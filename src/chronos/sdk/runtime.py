@@ -114,7 +114,7 @@ class RuntimeSession:
         nodes = await self.service.runs.node_names([run.node for run in latest.values()])
         return [
             read_job_info(
-                write_job(job),
+                write_job(job, now_us=self.clock.now_us()),
                 to_run_info(latest[job.id], job=job.name, nodes=nodes) if job.id in latest else None,
             )
             for job in jobs
@@ -210,9 +210,9 @@ class Runtime:
         metrics = None
         if self._exported_metrics is not None:
             metrics = await self._observe(session, engine, self._exported_metrics)
+        session.delivery = self.callbacks.deliver(engine, session.store, self.namespace)
         await engine.start()
         session.engine = engine
-        session.delivery = self.callbacks.deliver(engine, session.store, self.namespace)
         new = sum(job.created and job.state is JobState.ACTIVE for job in self.saved_jobs)
         await engine.survey_jobs(partial(_note_found_jobs, metrics), new=new)
         log.info("started in %d ms", round((perf_counter() - began_s) * 1000))

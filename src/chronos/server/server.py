@@ -1,4 +1,4 @@
-"""Server: composes store, engine, service and API, and starts and stops them in order.
+"""Server: composes store, engine, service, API and web UI, and starts and stops them in order.
 
 ::
 
@@ -19,8 +19,9 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler, Middleware
 
-from chronos.api import REQUEST_INFO, Api, make_api
+from chronos.api import REQUEST_INFO, Access, Api, SessionStore, make_api
 from chronos.assembly import (
+    Service,
     collect_target_checks,
     hide_url_password,
     make_engine,
@@ -29,16 +30,19 @@ from chronos.assembly import (
     make_runners,
     make_service,
     make_store,
+    make_visitor,
 )
 from chronos.clock import Clock
 from chronos.engine.engine import Engine
 from chronos.engine.job_survey import StartReport
-from chronos.observe.log_setup import line_logger
+from chronos.observe.log_line import line_logger
 from chronos.observe.metrics import Metrics
 from chronos.runners.contract import Runner
 from chronos.runners.python.function_registry import FunctionRegistry
 from chronos.server.config import Config
+from chronos.server.disk_space import describe_shortage
 from chronos.server.sockets import bind_sockets, close_sockets, server_url
+from chronos.server.ui_accounts import UiAccounts
 from chronos.server.wiring import (
     ALL_ROLES,
     Roles,
@@ -48,9 +52,12 @@ from chronos.server.wiring import (
     create_data_folder,
     engine_options,
     make_access,
+    ui_options,
     webhook_options,
 )
+from chronos.service.live_nodes import find_live_nodes
 from chronos.store.contract import Store
+from chronos.ui import WebUi, make_ui
 
 CLOSE_TIMEOUT_S = 3.0  # for requests that are still being answered when everything else has stopped
 
@@ -136,33 +143,46 @@ class Server:
             defaults=config.defaults(),
             max_pending=config["queue.max_pending"],
         )
-        engine = make_engine(
-            store,
-            clock=self._clock,
-            options=self._options,
-            functions=functions,
-            runners=runners,
-            defaults=config.defaults(),
-        )
+        engine = None
+        if self._roles.is_node:
+            engine = make_engine(
+                store,
+                clock=self._clock,
+                options=self._options,
+                functions=functions,
+                runners=runners,
+                defaults=config.defaults(),
+            )
         per_job = config["metrics.per_job"]
         metrics = self._metrics = make_metrics(store, engine, runners, clock=self._clock, per_job=per_job)
+        access = make_access(config, self._clock, store)
         api = make_api(
             service,
             store,
             options=api_options(config),
-            access=make_access(config, self._clock, store),
+            access=access,
             status=self.status,
             metrics=metrics.render,
             clock=self._clock,
             on_refusal=metrics.count_auth_failure,
+            delays=metrics.delays,
         )
+        if engine is None:
+            await self._clock.measure(store)
+        else:
+            await self._start_engine(engine)
+        ui = self._make_ui(service, store, api, access, metrics) if config["ui.enabled"] else None
+        if ui is not None and engine is not None:
+            engine.on_event(ui.note_event, wants_routine=lambda: ui.has_viewers)
+        await self._serve(api, ui, metrics, sockets)
+        metrics.set_leader(self._roles.schedules)
+        log.info("started", took_ms=round((perf_counter() - began_s) * 1000))
+
+    async def _start_engine(self, engine: Engine) -> None:
         await engine.start()
         self._engine = engine
         self._stack.push_async_callback(engine.crash)  # ends the work that a stop has not ended
         await engine.survey_jobs(self._note_found_jobs)
-        await self._serve(api, metrics, sockets)
-        metrics.set_leader(self._roles.schedules)
-        log.info("started", took_ms=round((perf_counter() - began_s) * 1000))
 
     async def stop(self) -> None:
         """Stop admitting and claiming, and let work finish within the grace period. A second call does not wait."""
@@ -173,9 +193,11 @@ class Server:
         await asyncio.shield(self._stopping)
 
     async def failed(self) -> None:
-        """Wait until the engine ends. Raises the error that ended it, if any."""
+        """Wait until the engine ends. Raises the error that ended it, if any. Without an engine, wait for ever."""
         if self._engine is not None:
             await self._engine.wait_until_stopped()
+        elif not self._roles.is_node:
+            await asyncio.get_running_loop().create_future()
 
     async def _stop(self) -> None:
         self._draining = True
@@ -196,8 +218,12 @@ class Server:
     # --- parts
 
     async def _open_store(self) -> Store:
-        create_data_folder(self.config)
-        store, began_s = make_store(self.config["store"]), perf_counter()
+        began_s = perf_counter()
+        if self._roles.is_node:
+            create_data_folder(self.config)
+            store = make_store(self.config["store"])
+        else:
+            store = make_visitor(self.config["store"], lambda nodes: find_live_nodes(nodes, self._clock.now_us()))
         await store.open()
         place = hide_url_password(self.config["store"])
         log.info("store opened", store=place, took_ms=round((perf_counter() - began_s) * 1000))
@@ -205,11 +231,29 @@ class Server:
         self._store = store
         return store
 
-    async def _serve(self, api: Api, metrics: Metrics, sockets: list[Any]) -> None:
+    def _make_ui(self, service: Service, store: Store, api: Api, access: Access, metrics: Metrics) -> WebUi:
+        sessions = SessionStore(store, self._clock, access)
+        return make_ui(
+            service,
+            store,
+            options=ui_options(self.config),
+            accounts=UiAccounts(access, sessions, api.denials, api_options(self.config)),
+            status=self.status,
+            threats=lambda: tuple(filter(None, [describe_shortage(self.config["store"])])),
+            delays=metrics.delays,
+            clock=self._clock,
+        )
+
+    async def _serve(self, api: Api, ui: WebUi | None, metrics: Metrics, sockets: list[Any]) -> None:
         middleware = _request_middleware(
             metrics, self.config["server.base_path"], self.config["metrics.prometheus.path"]
         )
-        runner = api.runner(middlewares=(middleware,), shutdown_timeout_s=CLOSE_TIMEOUT_S, logger=_http)
+        runner = api.runner(
+            middlewares=(middleware,) if ui is None else (middleware, ui.middleware()),
+            add_routes=_add_no_routes if ui is None else ui.add_routes,
+            shutdown_timeout_s=CLOSE_TIMEOUT_S,
+            logger=_http,
+        )
         await runner.setup()
         self._stack.push_async_callback(runner.cleanup)
         for listener in sockets:
@@ -221,6 +265,11 @@ class Server:
     def url(self) -> str:
         """The server's URL, as seen from this machine."""
         return server_url(self.config["server.listen"][0], self.port, self.config["server.base_path"])
+
+    @property
+    def is_node(self) -> bool:
+        """Whether this server schedules or runs jobs, and does not only serve the API."""
+        return self._roles.is_node
 
     async def has_jobs(self) -> bool:
         """Return whether the store contains jobs."""
@@ -252,13 +301,19 @@ class Server:
         """Why the node is not ready; None if it is."""
         if self._draining:
             return "this node is shutting down"
-        if self._engine is None:
+        if self._engine is None and self._roles.is_node:
             return "this node is not registered with the store"
+        if self._engine is None:
+            return None
         if self._engine.node.fault is not None:
             return self._engine.node.fault
         for duty, failure in sorted(self._engine.node.duties.failing.items()):
             return f"{duty} has failed {failure.times} times in a row with the same error: {failure.error}"
         return None
+
+
+def _add_no_routes(_: web.Application) -> None:
+    """Add nothing: the server has no web UI."""
 
 
 def _request_middleware(metrics: Metrics, base_path: str, metrics_path: str) -> Middleware:

@@ -13,6 +13,7 @@ from typing import Any
 
 from chronos.core.calendar import SECOND_US
 from chronos.core.config import OVERLAP_ALIASES, RECOVERY_ALIASES, Overlap, RecoveryStrategy
+from chronos.core.schedule.timezones import get_zone
 from chronos.errors import Invalid
 from chronos.runners.command.options import read_limits
 from chronos.service.serializers.object_reader import read_duration_us
@@ -140,6 +141,14 @@ def url_path(value: Any) -> str:
     if _PATH.fullmatch(path) is None:
         raise Invalid("expected a path such as /metrics")
     return path
+
+
+def zone(value: Any) -> str:
+    """The name of a time zone, such as ``Europe/Paris``."""
+    try:
+        return get_zone(text(value)).name
+    except LookupError as error:
+        raise Invalid(f"expected a time zone: {error}") from None
 
 
 def one_of(*allowed: str, aliases: Mapping[str, str] | None = None) -> Reader:
@@ -407,6 +416,9 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(name="metrics.prometheus.enabled", read=flag, default=True, about="whether metrics are served"),
     Setting(name="metrics.prometheus.path", read=url_path, default="/metrics", about="the path of the metrics"),
     Setting(name="metrics.per_job", read=flag, default=True, about="a label with the name of the job"),
+    Setting(name="ui.enabled", read=flag, default=True, about="whether the web UI is served"),
+    Setting(name="ui.read_only", read=flag, default=False, about="whether the web UI offers no changes"),
+    Setting(name="ui.timezone", read=zone, default="UTC", about="the zone of viewers who have not chosen one"),
 )
 BY_NAME = {setting.name: setting for setting in SETTINGS}
 

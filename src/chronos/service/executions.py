@@ -227,7 +227,8 @@ class ExecutionService:
         """List executions as JSON, newest first."""
         page = await self.list(where, limit=limit, cursor=cursor)
         names = await self._store.names_of(sorted({item.job for item in page.items}))
-        return Page(items=list(await self.write_items(page.items, names)), cursor=page.cursor)
+        items = list(await self.write_items(page.items, names))
+        return Page(items=items, cursor=page.cursor, complete=page.complete)
 
     async def write_items(
         self, items: Sequence[Execution | Span], names: Mapping[bytes, JobName]

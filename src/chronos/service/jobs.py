@@ -8,12 +8,12 @@ from typing import Any
 from msgspec.structs import replace
 
 from chronos.clock import Clock
-from chronos.core.config import EffectiveSettings, Settings, resolve_settings
+from chronos.core.config import EffectiveSettings, Settings, UpdatePolicy, resolve_settings
 from chronos.core.job import DEFAULT_NAMESPACE, Job, JobSpec, JobState, JobVersion, ensure_readable
 from chronos.core.node import Actor
 from chronos.core.planner import MAX_PREVIEW
 from chronos.core.schedule.occurrences import walk
-from chronos.core.schedule_change import parse_stored, resolve_instants
+from chronos.core.schedule_change import find_next_run_us, parse_stored, resolve_instants
 from chronos.core.task_group import Layout, build_layout
 from chronos.errors import Conflict, MissingSchedule, NotFound
 from chronos.runners.target_kinds import list_target_fields
@@ -119,17 +119,21 @@ class JobService:
         return await self._store.list_jobs(where, limit=limit, cursor=cursor)
 
     async def next_runs(self, ref: str, count: int = 10, *, namespace: str = DEFAULT_NAMESPACE) -> tuple[int, ...]:
-        """Return the next instants of a job, at most ``MAX_PREVIEW``; empty unless the job is active."""
+        """Return the next instants of a job, at most ``MAX_PREVIEW``.
+
+        A paused job has those that would run if it were resumed now, a disabled one has none.
+        """
         job = await self.get(ref, namespace)
-        if job.state is not JobState.ACTIVE:
+        next_us = find_next_run_us(job, self._clock.now_us())
+        if next_us is None:
             return ()
         try:
             instants = resolve_instants(job.spec, job.name)
         except MissingSchedule:  # only the instant that the store holds is known here
-            return () if job.next_us is None or count < 1 else (job.next_us,)
+            return (next_us,) if count > 0 else ()
         if instants is None:
             return ()
-        return tuple(islice(walk(instants, job.next_us, _FOREVER_US), min(count, MAX_PREVIEW)))
+        return tuple(islice(walk(instants, next_us, _FOREVER_US), min(count, MAX_PREVIEW)))
 
     async def preview_job(self, ref: str, count: int = 10, *, namespace: str = DEFAULT_NAMESPACE) -> Preview | None:
         """Preview the schedule of a job; None without a schedule. A job that is not active is shown as if it were."""
@@ -163,7 +167,7 @@ class JobService:
     async def diff(self, ref: str, old: int, new: int, *, namespace: str = DEFAULT_NAMESPACE) -> VersionDiff:
         """Compare two versions of a job."""
         job = await self.get(ref, namespace)
-        return compare(job.name, await self._version(job, old), await self._version(job, new), self._clock.now_us())
+        return compare(job, await self._version(job, old), await self._version(job, new), self._clock.now_us())
 
     async def rollback(
         self,
@@ -174,8 +178,9 @@ class JobService:
         expect: int | None = None,
         actor: Actor = SYSTEM,
         dry_run: bool = False,
+        update_policy: UpdatePolicy | None = None,
     ) -> SavedJob:
-        """Save the definition of an old version as a new version.
+        """Save the definition of an old version as a new version. ``update_policy`` overrides the job's, this once.
 
         Raises ``InvalidJob`` if that version has a target that would now be rejected.
         """
@@ -183,7 +188,8 @@ class JobService:
         if expect is not None and job.version != expect:
             raise version_conflict(job.name, job.version, expect)
         old = await self._version(job, version)
-        draft = Draft(namespace=job.namespace, name=job.name, spec=replace(ensure_readable(old.spec), outgoing=None))
+        spec = replace(ensure_readable(old.spec), outgoing=None)
+        draft = Draft(namespace=job.namespace, name=job.name, spec=spec, update_policy=update_policy)
         check_targets(job.name, draft.spec, self._checks)
         [saved] = await self._saver.save(
             [draft], actor=actor, expect=job.version, dry_run=dry_run, rollback_to=old.version

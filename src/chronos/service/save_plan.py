@@ -32,6 +32,7 @@ from chronos.core.schedule_change import (
     parse_stored,
     plan_takeover,
     resolve_instants,
+    start_at_cursor,
 )
 from chronos.service.masked_credentials import restore_masked
 from chronos.service.serializers import Draft, InvalidJob, Problem, is_done_after_one_run, runs_once
@@ -228,7 +229,8 @@ def _plan_state_change(
         expect_state=existing.state,
     )
     instants = resolve_instants(existing.spec, existing.name)
-    old, new = (instants if one is JobState.ACTIVE else None for one in (existing.state, state))
+    old = start_at_cursor(instants, existing.next_us) if existing.state is JobState.ACTIVE else None
+    new = start_at_cursor(instants, next_us) if state is JobState.ACTIVE else None
     changes = None if instants is None else diff(old, new, now_us, now_us + DIFF_WINDOW_US, compared=max_compared)
     return SavePlan(
         draft=draft, existing=existing, row=row, state=state, next_us=next_us, diff=changes, is_state_change=True
@@ -297,10 +299,10 @@ def _take_over_schedule(
 ) -> _PlannedSpec:
     is_readable = not isinstance(existing.spec, Unreadable)
     is_live = is_readable and existing.state in (JobState.ACTIVE, JobState.PAUSED)
-    old = resolve_instants(existing.spec, existing.name) if is_live else None
+    old = start_at_cursor(resolve_instants(existing.spec, existing.name), existing.next_us) if is_live else None
     new = draft.schedule
     takeover_ = plan_takeover(
-        effective.update,
+        effective.update if draft.update_policy is None else draft.update_policy,
         old=old,
         new=new,
         next_us=existing.next_us if is_live else None,
@@ -317,7 +319,8 @@ def _take_over_schedule(
         first_us = None if takeover_.instants is None else takeover_.instants.next_us(takeover_.until_us)
         spec = replace(spec, outgoing=_to_outgoing(existing, existing.spec.schedule, takeover_.until_us, first_us))
     before = old if existing.state is JobState.ACTIVE else None
-    changes = diff(before, takeover_.instants, now_us, now_us + DIFF_WINDOW_US, compared=max_compared)
+    after = start_at_cursor(takeover_.instants, next_us)
+    changes = diff(before, after, now_us, now_us + DIFF_WINDOW_US, compared=max_compared)
     return _PlannedSpec(spec=spec, next_us=next_us, diff=changes)
 
 

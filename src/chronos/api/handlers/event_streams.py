@@ -178,7 +178,7 @@ async def log(context: RequestContext) -> web.StreamResponse:
     task = context.text("task")
     attempt = context.integer("attempt", 0, low=0, high=1_000_000)
     if task is not None:
-        await _check_task(context, task)
+        await check_task(context, task)
     if not context.boolean("follow"):
         rows = await context.api.store.output(context.view.execution.id)
         text = "".join(OutputStream(task, attempt).new_text(rows))
@@ -189,7 +189,7 @@ async def log(context: RequestContext) -> web.StreamResponse:
         )
 
 
-async def _check_task(context: RequestContext, task: str) -> None:
+async def check_task(context: RequestContext, task: str) -> None:
     """Raise ``NotFound`` for an unknown task. Hooks also write output, under their own names."""
     execution = context.view.execution.id
     names = {task_["name"] for task_ in (await context.api.service.runs.get_json(execution))["tasks"]}

@@ -21,6 +21,7 @@ from chronos.api.openapi.schema_builders import (
     with_description,
 )
 from chronos.api.openapi.target_schema import OTHER_TARGETS, TARGET_SCHEMAS, TARGETS
+from chronos.api.openapi.view_schemas import JOB_DETAIL_FIELDS
 from chronos.api.routing import ref
 from chronos.core.config import (
     DEFAULTS,
@@ -290,10 +291,12 @@ _READ_ONLY: dict[str, str] = {
     "created_at": "when the job was created",
     "updated_at": "when the job was last changed",
     "note": "why the job is paused or disabled, or why this server leaves it alone",
+    "held": "true while the job is paused: next_run_at is what resuming it would run",
     "paused_at": "when the job was paused",
     "error": "why the definition cannot be read",
     "diff": "how a change affects the upcoming runs",
     "warnings": "what may surprise in the schedule that was saved",
+    **{name: f"`{name}` of a job that was read with `detail` or `include`" for name in JOB_DETAIL_FIELDS},
 }
 #: Fields of the definition, in requests and responses.
 JOB_FIELDS: Schema = {

@@ -5,6 +5,16 @@ from typing import Any
 from chronos.api.auth.permissions import Role
 from chronos.api.openapi.guide_schema import GUIDE_SCHEMAS
 from chronos.api.openapi.job_schema import JOB_FIELDS, JOB_SCHEMAS
+from chronos.api.openapi.view_schemas import (
+    EXECUTION_DETAIL_FIELDS,
+    JOB_DETAIL_FIELDS,
+    LETTER_DETAIL_FIELDS,
+    NODE_DETAIL_FIELDS,
+    QUEUE_DETAIL_FIELDS,
+    TASK_DETAIL_FIELDS,
+    VIEW_SCHEMAS,
+    WHY_DETAIL_FIELDS,
+)
 from chronos.api.routing import ref
 from chronos.core.execution import Status
 from chronos.core.job import JobState
@@ -46,8 +56,10 @@ _JOB_OPTIONAL: dict[str, Any] = {
     **{name: schema for name, schema in JOB_FIELDS.items() if name not in _JOB_REQUIRED},
     "tags": ref("Tags"),
     "note": {"type": "string", "description": "why the job is paused or disabled, or why this server leaves it alone"},
+    "held": _BOOLEAN,
     "paused_at": _AT,
     "error": {"type": "string", "description": "why the definition cannot be read; such a job does not run"},
+    **JOB_DETAIL_FIELDS,
 }
 _LAST = {"anyOf": [ref("ExecutionItem"), {"type": "null"}]}
 
@@ -159,7 +171,7 @@ _TASK = _object(
         "error": _TEXT_OR_NULL,
         "attempts": _list(ref("Attempt")),
     },
-    {"retired": {"type": "boolean", "description": "true if the job no longer has this task"}},
+    {"retired": {"type": "boolean", "description": "true if the job no longer has this task"}, **TASK_DETAIL_FIELDS},
 )
 _SOME_RUNS = ref("SomeRuns")
 _RUNS = _object(
@@ -268,7 +280,7 @@ SCHEMAS: dict[str, Any] = {
     ),
     "Enqueued": _object({"execution_ids": _list(_ID), "count": _INTEGER}),
     "Backfilled": _object({"execution_ids": _list(_ID), "count": _INTEGER, "next_from": _AT_OR_NULL}),
-    "Why": _object({"steps": _list(_object({"at": _AT, "verdict": _TEXT, "sentence": _TEXT}))}),
+    "Why": _object({"steps": _list(_object({"at": _AT, "verdict": _TEXT, "sentence": _TEXT}, WHY_DETAIL_FIELDS))}),
     "Signalled": _object({"execution_id": _ID, "signal": _TEXT}),
     "Cancelled": _object({"execution_id": _ID, "status": _STATUS}),
     "Reason": _object({"code": _TEXT, "message": _TEXT}),
@@ -281,7 +293,7 @@ SCHEMAS: dict[str, Any] = {
     "Report": _REPORT,
     "Execution": _object(
         _EXECUTION | {"tasks": _list(ref("Task")), "report": {"anyOf": [ref("Report"), {"type": "null"}]}},
-        {"payload": {}, "result": {}, "replay_of": _ID},
+        {"payload": {}, "result": {}, "replay_of": _ID, **EXECUTION_DETAIL_FIELDS},
     ),
     "DeadLetter": _object(
         {
@@ -292,7 +304,8 @@ SCHEMAS: dict[str, Any] = {
             "namespace": _TEXT,
             "failed_at": _AT,
             "reason": ref("Reason"),
-        }
+        },
+        LETTER_DETAIL_FIELDS,
     ),
     "Preview": _object(
         {
@@ -319,24 +332,24 @@ SCHEMAS: dict[str, Any] = {
         {
             "number": _INTEGER,
             "name": _TEXT,
-            "state": {"type": "string", "enum": ["alive", "stopped"]},
+            "state": {"type": "string", "enum": ["alive", "draining", "lost", "stopped"]},
             "started_at": _AT,
             "beat_at": _AT,
             "stopped_at": _AT_OR_NULL,
             "slots": _INTEGER,
             "labels": _MAP,
-        }
+        },
+        NODE_DETAIL_FIELDS,
     ),
     "Queue": _object(
         {
             "queue": _TEXT,
-            "labels": _MAP,
-            "functions": _list(_TEXT),
             "ready": _INTEGER,
             "queued": _INTEGER,
             "running": _INTEGER,
             "waiting": _INTEGER,
-        }
+        },
+        {"labels": _MAP, "functions": _list(_TEXT), **QUEUE_DETAIL_FIELDS},
     ),
     "Namespace": _object({"name": ref("Name")}),
     "AuditEntry": _object(
@@ -364,6 +377,7 @@ SCHEMAS: dict[str, Any] = {
     "Roles": _MAP | {"description": "a role per namespace"},
     "RolesInput": _ROLES_INPUT,
     "User": _object({"name": _TEXT, "role": _TEXT_OR_NULL, "namespaces": {"anyOf": [ref("Roles"), {"type": "null"}]}}),
+    **VIEW_SCHEMAS,
     "FieldError": _object({"pointer": _TEXT, "message": _TEXT}),
     "Problem": _object(
         {

@@ -20,7 +20,6 @@ from chronos.core.config import Overlap
 from chronos.core.events import ExecutionAdmitted
 from chronos.core.execution import Cause, Status
 from chronos.core.planner import build_firing
-from chronos.core.reasons import ReasonCode
 from chronos.core.schedule.plugins import is_registered
 from chronos.engine.execution.dispatcher import Dispatcher
 from chronos.engine.job_catalog import CatalogEntry, JobCatalog
@@ -133,9 +132,6 @@ class AdmissionLoop:
                 return
             instant = DueInstant(entry, build_firing(entry.job, entry.instants, scheduled_us), needs_gate_lock)
             entry.precompute()
-        except MissingSchedule as error:
-            self._leave_alone(entry, error)
-            return
         except ChronosError as error:
             self.mark_unschedulable(entry, error)
             return
@@ -157,6 +153,9 @@ class AdmissionLoop:
 
     def mark_unschedulable(self, entry: CatalogEntry, error: ChronosError) -> None:
         """Report once that this node cannot schedule a version of a job, and leave it out from now on."""
+        if isinstance(error, MissingSchedule):
+            self._leave_alone(entry, error)
+            return
         if (entry.job, entry.version) in self._unschedulable_versions:
             return
         if len(self._unschedulable_versions) < _MAX_DUE_GATES:
@@ -165,8 +164,11 @@ class AdmissionLoop:
 
     def _leave_alone(self, entry: CatalogEntry, error: MissingSchedule) -> None:
         """Leave a job to other programs until its custom schedule is registered here."""
+        name = error.name.removeprefix("@")
+        if self._left_alone.get((entry.job, entry.version)) == name:
+            return
         if len(self._left_alone) < _MAX_DUE_GATES:
-            self._left_alone[entry.job, entry.version] = error.name.removeprefix("@")
+            self._left_alone[entry.job, entry.version] = name
         self._catalog.report_left_alone(entry, error, self._context.clock.now_us())
 
     def _forget(self, instant: DueInstant) -> None:
@@ -274,14 +276,14 @@ class AdmissionLoop:
     def _emit_admitted(self, admitted: Admitted, cause: Cause, now_us: int) -> None:
         if not self._context.bus.wants(ExecutionAdmitted, routine=admitted.status is not Status.SKIPPED):
             return
-        code = None
-        if admitted.status is Status.SKIPPED:  # the gate does not say why, but each policy has one reason only
-            entry = self._catalog.newest(admitted.job)
-            skips = entry is None or entry.effective.overlap is Overlap.SKIP
-            code = ReasonCode.OVERLAP if skips else ReasonCode.QUEUE_FULL
         self._context.bus.emit(
             ExecutionAdmitted(
-                at_us=now_us, execution=admitted.id, job=admitted.job, cause=cause, status=admitted.status, code=code
+                at_us=now_us,
+                execution=admitted.id,
+                job=admitted.job,
+                cause=cause,
+                status=admitted.status,
+                code=admitted.code,
             )
         )
 

@@ -14,7 +14,7 @@ from chronos.sdk.group import Group
 from chronos.sdk.home_loop import on_home_loop
 from chronos.sdk.info import JobInfo, RunInfo, SpanInfo
 from chronos.sdk.info_reader import parse_instant, read_history_item, read_instant, read_job_info
-from chronos.sdk.job import Job, JobHandle, check_count, check_key, check_limit, check_version
+from chronos.sdk.job import Job, JobHandle, check_count, check_key, check_limit, check_version, log
 from chronos.sdk.job_options import (
     SCHEDULE_SETTINGS,
     Duration,
@@ -134,8 +134,10 @@ class RemoteHandle(JobHandle):
     # --- definition
 
     async def _save_update(self, update: JobUpdate) -> None:
-        await self._remote.change(self.name, "PUT", edit=update.apply)
+        saved = await self._remote.change(self.name, "PUT", edit=update.apply)
         self._remote.declared.keep_stored(self.name)
+        for warning in saved.get("warnings", ()):
+            log.warning('job "%s": %s', self.name, warning["message"])
 
     @on_home_loop
     async def aversions(self, limit: int = 20) -> list[VersionInfo]:

@@ -73,7 +73,7 @@ class RemoteSession:
 
     @property
     def is_closed(self) -> bool:
-        """Whether there are no connections, because the app stopped or has not used any."""
+        """Whether the app has stopped, or has not used the server yet."""
         return self._connection is None
 
     async def session(self) -> ServerConnection:

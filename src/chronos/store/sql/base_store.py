@@ -1,6 +1,7 @@
 """SqlStore: reads, hints, commit listeners and resent requests, shared by both engines."""
 
 import logging
+from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar, TypeVarTuple
 
@@ -9,6 +10,7 @@ from chronos.store.contract import Hint
 from chronos.store.sql.queries import Queries
 from chronos.store.sql.query import Dialect, Steps
 
+R = TypeVar("R")
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 log = logging.getLogger("chronos.store")
@@ -39,6 +41,10 @@ class SqlStore(Queries):
 
     def _hint(self, hint: Hint) -> None:
         _notify_listeners(self._hint_listeners, hint)
+
+    @abstractmethod
+    async def apply(self, command: Command[R]) -> R:
+        """See ``Store.apply``."""
 
     async def read_steps(self, steps: Steps[T]) -> T:
         """Run the steps of a read that is not part of the contract, such as a page of a copy."""

@@ -63,7 +63,7 @@ class StoreCopy:
         return rows
 
     async def _mark_target(self) -> None:
-        meta = dict(await self._target.read_steps(_read_meta()))
+        meta: dict[str, str] = dict(await self._target.read_steps(_read_meta()))
         if _SOURCE in meta:
             if int(meta[_SOURCE]) != self._mark:
                 raise Conflict(

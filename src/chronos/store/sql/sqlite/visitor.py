@@ -13,7 +13,7 @@ from typing import TypeVar
 import apsw
 
 from chronos.core.node import Node
-from chronos.errors import Conflict, NotFound
+from chronos.errors import NotFound, StoreReadOnly
 from chronos.store.commands import Command
 from chronos.store.hints import hint_of
 from chronos.store.sql import migrations
@@ -47,10 +47,10 @@ class SqliteVisitor(SqliteStore):
             raise
 
     async def apply(self, command: Command[R]) -> R:
-        """Apply a command. Raises ``Conflict`` if a live node uses the file."""
+        """Apply a command. Raises ``StoreReadOnly`` if a live node uses the file."""
         async with self._writing:
             if live := self._find_live_nodes(await self.nodes()):
-                raise Conflict(
+                raise StoreReadOnly(
                     f"{self._file} is in use by {describe_nodes(live)}, so it can only be read here; "
                     "make the change in that program, or stop it first"
                 )
