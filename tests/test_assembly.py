@@ -1,6 +1,7 @@
 """Composition: store URLs and the kinds of targets."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -65,3 +66,52 @@ def test_a_package_adds_a_target_kind_but_cannot_replace_a_built_in_one(
     with pytest.raises(Invalid, match=r"pigeon\.loft is missing"):
         checks["pigeon"]({})
     checks["http"]({"url": "https://api.example.org/"})  # the built-in kind wins
+
+
+ENGINE = """
+class Engine:
+    def __init__(self, url):
+        self.url = url
+    def __getattr__(self, name):
+        return lambda *args: None
+
+class Half:
+    def __init__(self, url):
+        pass
+    async def open(self): ...
+"""
+
+
+@pytest.fixture
+def engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Install a package with store engines."""
+    (tmp_path / "engines.py").write_text(ENGINE)
+    info = tmp_path / "engines-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: engines\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        "[chronos.stores]\nown = engines:Engine\nhalf = engines:Half\nlost = engines:Nothing\nsqlite = engines:Engine\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+
+@pytest.mark.usefixtures("engines")
+def test_a_package_adds_a_store_engine_but_cannot_replace_a_built_in_one() -> None:
+    store: Any = make_store("own://host/jobs")
+    assert store.url == "own://host/jobs"
+    assert isinstance(make_store("sqlite://"), SqliteStore)
+
+
+@pytest.mark.usefixtures("engines")
+@pytest.mark.parametrize(
+    ("url", "part"),
+    [
+        ("half://x", "is not a store: it lacks close, apply, on_hint"),
+        ("lost://x", 'the package of the store "lost" cannot be loaded from engines:Nothing: AttributeError'),
+        ("other://x", r"use sqlite:///path/to/file.db, sqlite:// (in memory), half://…, lost://…, own://…"),
+    ],
+)
+def test_a_package_without_a_store_engine_is_rejected(url: str, part: str) -> None:
+    with pytest.raises(Invalid) as caught:
+        make_store(url)
+    assert part in str(caught.value)

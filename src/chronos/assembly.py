@@ -9,14 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 from urllib.parse import urlsplit
 
 from chronos.clock import Clock
 from chronos.core.config import NOTHING_SET, Settings
 from chronos.errors import Invalid
 from chronos.runners.target_kinds import BUILT_IN_KINDS
-from chronos.store.contract import Store
+from chronos.store.contract import Store, list_methods
 
 if TYPE_CHECKING:
     from chronos.core.events import Event
@@ -41,13 +41,18 @@ if TYPE_CHECKING:
     from chronos.service.why import WhyService
 
 RUNNER_ENTRY_POINT_GROUP = "chronos.runners"  # entry points of other packages that add kinds of targets
+STORE_ENTRY_POINT_GROUP = "chronos.stores"  # entry points that add store engines, named like the schemes of their URLs
 _MAX_PYTHON_PROCESSES = 4
 _POSTGRES_SCHEMES = ("postgresql", "postgres")
+_BUILT_IN_SCHEMES = ("sqlite", *_POSTGRES_SCHEMES)
 _PASSWORD_PARAMETER = re.compile(r"([?&](?:ssl)?password=)[^&#]*", re.IGNORECASE)
 
 
 def make_store(url: str) -> Store:
-    """Make the store of a URL, not yet open: ``sqlite:///file``, ``sqlite://`` (in memory), ``postgresql://…``."""
+    """Make the store of a URL, not yet open: ``sqlite:///file``, ``sqlite://`` (in memory), ``postgresql://…``.
+
+    Other schemes are looked up among the entry points of other packages.
+    """
     scheme = urlsplit(url).scheme
     if scheme == "sqlite":
         from chronos.store.sql.sqlite.store import SqliteStore  # noqa: PLC0415
@@ -57,10 +62,37 @@ def make_store(url: str) -> Store:
         from chronos.store.sql.postgres.store import PostgresStore  # noqa: PLC0415
 
         return PostgresStore(url)
+    points = {point.name: point for point in entry_points(group=STORE_ENTRY_POINT_GROUP)}
+    if scheme in points:
+        return _make_package_store(points[scheme], url)
+    others = "".join(f", {name}://…" for name in sorted(points) if name not in _BUILT_IN_SCHEMES)
     raise Invalid(
         f'unknown store "{hide_url_password(url)}"; '
-        "use sqlite:///path/to/file.db, sqlite:// (in memory) or postgresql://user@host/database"
+        f"use sqlite:///path/to/file.db, sqlite:// (in memory){others} or postgresql://user@host/database"
     )
+
+
+def check_store(store: object) -> Store:
+    """Return a store engine of the caller. Raises ``Invalid`` if it lacks a method of the contract."""
+    missing = [name for name in list_methods(Store) if not callable(getattr(store, name, None))]
+    if isinstance(store, type) or missing:
+        lacks = "it is a class" if isinstance(store, type) else f"it lacks {', '.join(missing)}"
+        raise Invalid(
+            f"{store!r} is not a store: {lacks}; use an object with the methods of chronos.store.contract.Store"
+        )
+    return cast("Store", store)
+
+
+def _make_package_store(point: EntryPoint, url: str) -> Store:
+    """Make the store of a URL with the class or function that an entry point names."""
+    try:
+        factory = point.load()
+    except Exception as error:
+        raise Invalid(
+            f'the package of the store "{point.name}" cannot be loaded from {point.value}: '
+            f"{type(error).__name__}: {error}; install it again"
+        ) from error
+    return check_store(factory(url))
 
 
 def make_visitor(url: str, find_live_nodes: "Callable[[Sequence[Node]], Sequence[Node]]") -> Store:

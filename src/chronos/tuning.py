@@ -4,6 +4,8 @@ import asyncio
 import gc
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 #: By default, a thread may wait 5 ms for the interpreter lock. The store's writer thread needs the lock for
 #: microseconds, many times per second.
@@ -21,6 +23,17 @@ def tune_garbage_collector() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(*_GC_THRESHOLDS)
+
+
+@contextmanager
+def collect_garbage_rarely() -> Iterator[None]:
+    """Collect less often during the block, which makes very many objects that stay."""
+    before = gc.get_threshold()
+    gc.set_threshold(*_GC_THRESHOLDS)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 def is_on_loop() -> bool:

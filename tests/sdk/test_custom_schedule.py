@@ -105,9 +105,10 @@ def test_a_program_without_the_schedule_leaves_the_job_alone(tmp_path: Path, cap
         job.pause()
         with pytest.raises(Invalid, match="its schedule @soon is not registered here"):
             job.resume()
-    [line] = [record for record in caplog.records if "left alone" in record.getMessage()]
+    [line] = [record for record in caplog.records if "job left alone" in record.getMessage()]
     assert line.levelno == logging.INFO
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+    assert "1 left alone, because their schedules are not registered here" in caplog.text
 
 
 def test_a_schedule_that_is_registered_later_is_scheduled(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ import pytest
 
 from chronos.sdk.app import Chronos
 from chronos.testing.blocking_sleep import BlockingSleepWarning
-from chronos.testing.harness import Harness, Ran
+from chronos.testing.harness import Harness
+from chronos.testing.runs_by_job import Ran
 
 
 @pytest.fixture

@@ -103,6 +103,21 @@ def test_webhooks_and_commands_are_not_executed(chronos: Harness) -> None:
     assert [run.status for run in runs["dump"]] == ["succeeded"]
 
 
+def test_runs_stay_as_they_were_at_the_end_of_the_advance(chronos: Harness) -> None:
+    app = Chronos("sqlite://")
+
+    @app.job(cron="0 * * * *")
+    async def slow() -> None:
+        await asyncio.sleep(60)
+
+    chronos.load(app)
+    runs = chronos.advance("1 hour")
+    chronos.advance("1 hour")
+    assert [run.status for run in runs["slow"]] == ["running"]
+    assert runs == {"slow": runs["slow"]}
+    assert repr(runs).startswith("{'slow': [Ran(")
+
+
 def test_overlapping_runs_are_recorded_as_skipped(chronos: Harness) -> None:
     app = Chronos("sqlite://")
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from chronos.core.job import Job, JobState
 from chronos.engine.job_catalog import CatalogEntry, JobCatalog
-from chronos.errors import ChronosError
+from chronos.errors import ChronosError, MissingSchedule
 from chronos.store.contract import JobFilter, Store
 
 MAX_CHECKED_JOBS = 10_000  # a larger store has its other jobs checked when they are due
@@ -24,6 +24,7 @@ class StartReport:
     disabled: int
     done: int
     broken: int
+    left_alone: int = 0  # only other programs have their custom schedules
     unchecked: int = 0  # of the recovered jobs: checked only when they are due
 
     def describe(self) -> str:
@@ -35,6 +36,8 @@ class StartReport:
             parts.append(f"{self.done} done")
         if self.broken:
             parts.append(f"{self.broken} broken")
+        if self.left_alone:
+            parts.append(f"{self.left_alone} left alone, because their schedules are not registered here")
         jobs = f"{self.found:,} job{'' if self.found == 1 else 's'} found"
         later = f"; {self.unchecked:,} are checked when they are due" if self.unchecked else ""
         return f"{jobs}: {', '.join(parts)}{later}" if self.found else jobs
@@ -48,7 +51,7 @@ class JobSurvey:
     ) -> None:
         self._store, self._catalog, self._on_broken = store, catalog, on_broken
         self._checked = 0
-        self._broken = 0
+        self._broken = self._left_alone = 0
 
     async def run(self, *, new: int = 0) -> StartReport:
         """Return the report. ``new`` active jobs were created by this start, and are not counted as found."""
@@ -57,13 +60,14 @@ class JobSurvey:
             await self._check_all(state)
         present = sum(jobs.get(state, 0) for state in _RECOVERED_STATES)
         disabled, done = jobs.get(JobState.DISABLED, 0), jobs.get(JobState.DONE, 0)
-        recovered = max(0, present - new - self._broken)
+        recovered = max(0, present - new - self._broken - self._left_alone)
         return StartReport(
-            found=recovered + disabled + done + self._broken,
+            found=recovered + disabled + done + self._broken + self._left_alone,
             recovered=recovered,
             disabled=disabled,
             done=done,
             broken=self._broken,
+            left_alone=self._left_alone,
             unchecked=max(0, present - self._checked),
         )
 
@@ -81,7 +85,10 @@ class JobSurvey:
         self._checked += 1
         error = self._catalog.find_fault(job)
         if error is not None:
-            self._broken += 1
+            if isinstance(error, MissingSchedule):
+                self._left_alone += 1
+            else:
+                self._broken += 1
             entries = await self._catalog.fetch([(job.id, job.version)])  # cached, so that the log knows its name
             for entry in entries.values():
                 self._on_broken(entry, error)

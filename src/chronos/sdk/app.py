@@ -4,7 +4,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, Unpack, cast, overload
 
-from chronos.assembly import WebhookOptions, hide_url_password
+from chronos.assembly import WebhookOptions, check_store, hide_url_password
 from chronos.clock import SystemClock
 from chronos.errors import ChronosError, Invalid
 from chronos.sdk.app_events import AppEvents
@@ -41,6 +41,7 @@ from chronos.sdk.run_forever import run_forever
 from chronos.sdk.runtime import Runtime
 from chronos.sdk.stored_jobs import StoredJobs
 from chronos.sdk.task_job import TaskDecorator, TaskJob, check_task_parameters
+from chronos.store.contract import Store
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -56,6 +57,7 @@ class Chronos(StoredJobs, AppEvents):
 
     - ``url``: ``sqlite:///app.db`` (a relative path), ``sqlite:////var/app.db`` (an absolute one), ``sqlite://`` (in
       memory), ``postgresql://…``, or ``http://…`` to be a client of a Chronos server.
+    - ``store``: a store engine of your own, instead of ``url``. The app opens and closes it.
     - ``owner``: a name for the program. Jobs with this owner that the program no longer declares are deleted at start.
     - ``namespace``: the app sees only the jobs of its namespace.
     - ``timezone``: the zone of schedules that set none; UTC by default.
@@ -91,10 +93,14 @@ class Chronos(StoredJobs, AppEvents):
     _group_kind: type[Group] = Group
     _handle_kind: type[JobHandle] = JobHandle
 
-    def __new__(cls, url: str, **options: Any) -> Self:
+    def __new__(cls, url: str | None = None, *, store: Store | None = None, **options: Any) -> Self:
         """Make a ``RemoteChronos`` for the address of a server."""
+        if (url is None) is (store is None):
+            raise Invalid("an app has one store; use its address, such as sqlite:///app.db, or store=… for an object")
+        if url is None:
+            return super().__new__(cls)
         if not isinstance(url, str):
-            raise Invalid(f"the store is {url!r}; use its address, such as sqlite:///app.db")
+            raise Invalid(f"the store is {url!r}; use its address, such as sqlite:///app.db, or store=… for an object")
         if cls is Chronos and url.startswith(("http://", "https://")):
             from chronos.sdk.remote.app import RemoteChronos  # noqa: PLC0415 - it is a subclass of Chronos
 
@@ -103,8 +109,9 @@ class Chronos(StoredJobs, AppEvents):
 
     def __init__(
         self,
-        url: str,
+        url: str | None = None,
         *,
+        store: Store | None = None,
         owner: str | None = None,
         namespace: str = "default",
         timezone: str | None = None,
@@ -135,7 +142,8 @@ class Chronos(StoredJobs, AppEvents):
             reaper_interval=reaper_interval,
         )
         self._runtime = Runtime(
-            url,
+            type(store).__name__ if url is None else url,
+            store=None if store is None else check_store(store),
             options=options,
             clock=SystemClock(),
             namespace=namespace,

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
@@ -231,7 +232,7 @@ def to_run_fields(
         "id": id_text(execution.id),
         "status": to_status_name(execution.status),
         "trigger": execution.cause.name.lower(),
-        "scheduled_at": from_us(execution.scheduled_us),
+        "scheduled_at": _to_datetime(execution.scheduled_us),
         "started_at": _to_datetime(execution.started_us),
         "finished_at": _to_datetime(execution.finished_us),
         "attempts": count_attempts(execution, detail),
@@ -246,7 +247,7 @@ def to_run_fields(
         "span": missed_span(detail.span),
         "job": job,
         "job_id": id_text(execution.job),
-        "admitted_at": from_us(execution.admitted_us),
+        "admitted_at": _to_datetime(execution.admitted_us),
         "node": None if node is None else nodes.get(node, str(node)),
         "lateness": None if late_us is None else timedelta(microseconds=late_us),
         "duration": _to_duration(execution.started_us, execution.finished_us),
@@ -290,6 +291,7 @@ def _to_task_infos(detail: Detail) -> tuple[TaskInfo, ...]:
     )
 
 
+@lru_cache(maxsize=4_096)  # many runs have the same times
 def _to_datetime(us: int | None) -> datetime | None:
     return None if us is None else from_us(us)
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date, datetime, timedelta
 from difflib import get_close_matches
+from functools import cache
 from typing import Any, Literal, TypedDict, get_type_hints
 
 from chronos.core.calendar import SECOND_US
@@ -293,10 +294,13 @@ def build_other_target(kind: str, options: Mapping[str, Any] | None) -> Shape:
 
 def check_keywords(options: Mapping[str, Any], allowed: type) -> None:
     """Raise ``Invalid`` for a keyword that ``allowed`` does not have, and name the one that was meant."""
-    known = get_type_hints(allowed)
+    known = _list_options(allowed)
     for key in options:
         if key not in known:
             raise Invalid(f'unknown keyword "{key}"{_suggest_keyword(key, known)}')
+
+
+_list_options = cache(get_type_hints)  # slow, and the same for every job
 
 
 def _suggest_keyword(key: str, known: Mapping[str, Any]) -> str:
@@ -308,7 +312,7 @@ def _suggest_keyword(key: str, known: Mapping[str, Any]) -> str:
 
 
 def _select_options(kind: type, options: Mapping[str, Any]) -> Shape:
-    return {key: options[key] for key in get_type_hints(kind) if options.get(key) is not None}
+    return {key: options[key] for key in _list_options(kind) if options.get(key) is not None}
 
 
 def to_duration_text(value: Duration, argument: str) -> str:

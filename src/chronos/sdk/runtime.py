@@ -139,6 +139,7 @@ class Runtime:
         self,
         url: str,
         *,
+        store: Store | None = None,
         options: EngineOptions,
         clock: Clock,
         namespace: str,
@@ -167,9 +168,11 @@ class Runtime:
         self.home = HomeLoop(self.stop)
         self.saved_jobs: Sequence[SavedJob] = ()  # the declared jobs, as saved when the app started
         self._opening: asyncio.Task[RuntimeSession] | None = None
+        self._given_store = store  # an engine of the caller
         self._memory_store: Store | None = None  # must outlive the loops that use it
         self._background_tasks: set[asyncio.Task[None]] = set()
-        make_store(url)  # raises for a wrong url
+        if store is None:
+            make_store(url)  # raises for a wrong url
         self.callbacks = EventCallbacks()
         self._exported_metrics = None if metrics is None else _export_metrics(metrics)
 
@@ -286,12 +289,13 @@ class Runtime:
         if self._memory_store is not None:
             store = self._memory_store
         else:
-            store, began_s = make_store(self.url), perf_counter()
+            store = make_store(self.url) if self._given_store is None else self._given_store
+            began_s = perf_counter()
             await store.open()
             log.info(
                 "store opened: %s, in %d ms", hide_url_password(self.url), round((perf_counter() - began_s) * 1000)
             )
-            if is_in_memory(self.url):
+            if self._given_store is None and is_in_memory(self.url):
                 self._memory_store = store
         clock = make_node_clock(self.clock)
         try:

@@ -13,7 +13,7 @@ from chronos.core.job import DEFAULT_NAMESPACE, Job, JobSpec, JobState, JobVersi
 from chronos.core.node import Actor
 from chronos.core.planner import MAX_PREVIEW
 from chronos.core.schedule.occurrences import walk
-from chronos.core.schedule_change import find_next_run_us, resolve_instants
+from chronos.core.schedule_change import find_next_run_us, parse_stored, resolve_instants
 from chronos.core.task_group import Layout, build_layout
 from chronos.errors import Conflict, MissingSchedule, NotFound
 from chronos.runners.target_kinds import list_target_fields
@@ -141,6 +141,7 @@ class JobService:
         schedule = ensure_readable(job.spec).schedule
         if schedule is None:
             return None
+        parse_stored(schedule, job.name)  # raises for one that is not registered here
         preview = preview_spec(schedule, now_us=self._clock.now_us(), count=count, key=job.name)
         if job.state is not JobState.ACTIVE:
             return preview

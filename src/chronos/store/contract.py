@@ -180,7 +180,10 @@ class Store(Protocol):
         """
 
     async def close(self) -> None:
-        """Wait until every command that was sent is answered, then disconnect. Idempotent."""
+        """Wait until every command that was sent is answered, then disconnect, and drop the callbacks. Idempotent.
+
+        The store may be opened again.
+        """
 
     async def apply(self, command: Command[R]) -> R:
         """Apply one command.
@@ -442,3 +445,8 @@ class Store(Protocol):
         - Raised: ``Invalid`` if ``path`` exists, or if the engine has its own backup tools;
           ``StoreUnavailable`` if the file cannot be written.
         """
+
+
+def list_methods(contract: type) -> list[str]:
+    """Return the names of the methods of a contract, such as ``Store``."""
+    return [name for name, value in vars(contract).items() if callable(value) and not name.startswith("_")]

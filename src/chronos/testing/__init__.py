@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from chronos.testing.clock import VirtualClock
-    from chronos.testing.harness import Harness, Ran
+    from chronos.testing.harness import Harness
     from chronos.testing.loop import VirtualLoop
+    from chronos.testing.runs_by_job import Ran
     from chronos.testing.store_probe import StoreProbe
 
 _MODULE_BY_NAME = {
     "Harness": "chronos.testing.harness",
-    "Ran": "chronos.testing.harness",
+    "Ran": "chronos.testing.runs_by_job",
     "StoreProbe": "chronos.testing.store_probe",
     "VirtualClock": "chronos.testing.clock",
     "VirtualLoop": "chronos.testing.loop",

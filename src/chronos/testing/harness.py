@@ -13,7 +13,6 @@ too. Webhooks and commands are not executed: they succeed at once, or end as ``a
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
@@ -30,12 +29,13 @@ from chronos.runners.contract import AttemptCall, Runner
 from chronos.runners.python.runner import PythonRunner
 from chronos.sdk.app import Chronos
 from chronos.sdk.event_callbacks import EventDelivery
-from chronos.sdk.info import RunInfo, SpanInfo, to_run_fields, to_span_info
+from chronos.sdk.info import SpanInfo, to_span_info
 from chronos.store.contract import ExecutionFilter, Hint, Store
 from chronos.testing.blocking_sleep import SleepWatchingRunner, replace_sleep
 from chronos.testing.clock import VirtualClock, to_duration
 from chronos.testing.loop import VirtualLoop
-from chronos.tuning import is_on_loop
+from chronos.testing.runs_by_job import Ran, RunsByJob, to_harness_run
+from chronos.tuning import collect_garbage_rarely, is_on_loop
 
 T = TypeVar("T")
 _ON_A_LOOP = "a harness has its own event loop; in an async test use await chronos.{async_name}(…)"
@@ -53,16 +53,6 @@ _OPTIONS = EngineOptions(
     heartbeat_timeout_s=28 * 86_400,
     grace_s=30,
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ran(RunInfo):
-    """One run of a job, as it was when the test read it."""
-
-    @property
-    def error(self) -> str | None:
-        """The error of the first task that has one."""
-        return next((task.error for task in self.tasks if task.error is not None), None)
 
 
 class Harness:
@@ -100,7 +90,7 @@ class Harness:
             _check_answer(self._app, job)
         self._answers[job] = Succeeded(result=result) if error is None else Failed(error=error)
 
-    def advance(self, by: timedelta | str | None = None, /, **amounts: float) -> dict[str, list[Ran]]:
+    def advance(self, by: timedelta | str | None = None, /, **amounts: float) -> RunsByJob:
         """Let time pass (``days=1``, ``"1 day"``, ``"1h30m"``, …). Returns the runs that started, by job, oldest first.
 
         Every job has a list, which may be empty. A run that is due exactly at the end is included.
@@ -113,7 +103,7 @@ class Harness:
             )
         return self._run(self._advance(duration.total_seconds()), "aadvance")
 
-    def advance_to(self, when: datetime | str, tz: str | None = None) -> dict[str, list[Ran]]:
+    def advance_to(self, when: datetime | str, tz: str | None = None) -> RunsByJob:
         """Let time pass until the clock shows ``when``. Returns the runs that started, as ``advance`` does."""
         return self.advance(timedelta(microseconds=self.clock.until_us(when, tz)))
 
@@ -137,11 +127,11 @@ class Harness:
 
     # --- for async tests: the jobs run in a thread meanwhile, on the harness's own loop
 
-    async def aadvance(self, by: timedelta | str | None = None, /, **amounts: float) -> dict[str, list[Ran]]:
+    async def aadvance(self, by: timedelta | str | None = None, /, **amounts: float) -> RunsByJob:
         """Let time pass, in an async test. See ``advance``."""
         return await asyncio.to_thread(self.advance, by, **amounts)
 
-    async def aadvance_to(self, when: datetime | str, tz: str | None = None) -> dict[str, list[Ran]]:
+    async def aadvance_to(self, when: datetime | str, tz: str | None = None) -> RunsByJob:
         """Let time pass until the clock shows ``when``, in an async test."""
         return await asyncio.to_thread(self.advance_to, when, tz)
 
@@ -164,10 +154,11 @@ class Harness:
         if is_on_loop():
             work.close()
             raise Invalid(_ON_A_LOOP.format(async_name=async_name))
-        with replace_sleep(() if self._app is None else self._app._runtime.functions):
+        functions = () if self._app is None else self._app._runtime.functions
+        with replace_sleep(functions), collect_garbage_rarely():
             return self._runner.run(work)
 
-    async def _advance(self, duration_s: float) -> dict[str, list[Ran]]:
+    async def _advance(self, duration_s: float) -> RunsByJob:
         self._started.clear()
         engine = await self._ensure_started()
         passing = asyncio.create_task(self._let_time_pass(duration_s))
@@ -211,7 +202,7 @@ class Harness:
         assert self._store is not None
         view = await self._store.execution(triggered.id)
         assert view is not None
-        return _to_harness_run(view.execution)
+        return to_harness_run(view.execution)
 
     async def _wait_for_end(self, ended: asyncio.Future[None], job: str, id_: bytes) -> None:
         try:
@@ -236,25 +227,25 @@ class Harness:
         cursor: bytes | None = None
         while True:
             page = await self._store.list_executions(ExecutionFilter(job=id_), limit=_PAGE, cursor=cursor)
-            runs += [to_span_info(item) if isinstance(item, Span) else _to_harness_run(item) for item in page.items]
+            runs += [to_span_info(item) if isinstance(item, Span) else to_harness_run(item) for item in page.items]
             cursor = page.cursor
             if cursor is None:
                 return runs[::-1]
 
-    async def _collect_runs(self, missing: dict[bytes, None]) -> dict[str, list[Ran]]:
+    async def _collect_runs(self, missing: dict[bytes, None]) -> RunsByJob:
         assert self._store is not None
-        runs: dict[str, list[Ran]] = {name: [] for name in self._names.values()}
+        found: dict[str, list[Execution]] = {name: [] for name in self._names.values()}
         cursor: bytes | None = None
         while missing:
             page = await self._store.list_executions(ExecutionFilter(), limit=_PAGE, cursor=cursor)
             for item in page.items:
                 if item.id in missing and isinstance(item, Execution):
                     del missing[item.id]
-                    runs.setdefault(self._names.get(item.job, ""), []).append(_to_harness_run(item))
+                    found.setdefault(self._names.get(item.job, ""), []).append(item)
             cursor = page.cursor
             if cursor is None:
                 break
-        return {name: newest_first[::-1] for name, newest_first in runs.items()}
+        return RunsByJob({name: newest_first[::-1] for name, newest_first in found.items()})
 
     async def _ensure_started(self) -> Engine:
         """Return the engine, and start it on first use."""
@@ -369,7 +360,3 @@ def _to_unknown_job_error(job: str, known: Iterable[str]) -> Invalid:
 
 _REAL_TARGET_KINDS = (PYTHON, "wait")  # targets that really run
 _DEFAULT_OUTCOME = Succeeded()
-
-
-def _to_harness_run(execution: Execution) -> Ran:
-    return Ran(**to_run_fields(execution))

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Protocol
@@ -67,7 +67,7 @@ class Executor:
         self._running_executions: dict[bytes, RunningExecution] = {}
         self._idle = asyncio.Event()
         self._mismatches: Counter[_ClaimKey] = Counter()
-        self._ended_claims: dict[_ClaimKey, None] = {}  # the newest last; these must not start again
+        self._ended_claims: OrderedDict[_ClaimKey, None] = OrderedDict()  # the newest last; these must not start again
         self._background_tasks: set[asyncio.Task[None]] = set()
 
     @property
@@ -116,7 +116,7 @@ class Executor:
         """Remember that a claim has ended, so that a late or repeated answer does not start it again."""
         self._ended_claims[claim] = None
         if len(self._ended_claims) > _MAX_ENDED_CLAIMS:
-            del self._ended_claims[next(iter(self._ended_claims))]
+            self._ended_claims.popitem(last=False)
 
     # --- leaving the fast path
 

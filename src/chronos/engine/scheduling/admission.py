@@ -132,9 +132,6 @@ class AdmissionLoop:
                 return
             instant = DueInstant(entry, build_firing(entry.job, entry.instants, scheduled_us), needs_gate_lock)
             entry.precompute()
-        except MissingSchedule as error:
-            self._leave_alone(entry, error)
-            return
         except ChronosError as error:
             self.mark_unschedulable(entry, error)
             return
@@ -156,6 +153,9 @@ class AdmissionLoop:
 
     def mark_unschedulable(self, entry: CatalogEntry, error: ChronosError) -> None:
         """Report once that this node cannot schedule a version of a job, and leave it out from now on."""
+        if isinstance(error, MissingSchedule):
+            self._leave_alone(entry, error)
+            return
         if (entry.job, entry.version) in self._unschedulable_versions:
             return
         if len(self._unschedulable_versions) < _MAX_DUE_GATES:
@@ -164,8 +164,11 @@ class AdmissionLoop:
 
     def _leave_alone(self, entry: CatalogEntry, error: MissingSchedule) -> None:
         """Leave a job to other programs until its custom schedule is registered here."""
+        name = error.name.removeprefix("@")
+        if self._left_alone.get((entry.job, entry.version)) == name:
+            return
         if len(self._left_alone) < _MAX_DUE_GATES:
-            self._left_alone[entry.job, entry.version] = error.name.removeprefix("@")
+            self._left_alone[entry.job, entry.version] = name
         self._catalog.report_left_alone(entry, error, self._context.clock.now_us())
 
     def _forget(self, instant: DueInstant) -> None:

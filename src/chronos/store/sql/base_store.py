@@ -28,6 +28,11 @@ class SqlStore(Queries):
     def on_hint(self, callback: Callable[[Hint], None]) -> None:
         self._hint_listeners.append(callback)
 
+    def _drop_listeners(self) -> None:
+        """Drop the callbacks: the store is closed."""
+        self._hint_listeners.clear()
+        self._commit_listeners.clear()
+
     def on_commit(self, callback: Callable[[int, float], None]) -> None:
         self._commit_listeners.append(callback)
 

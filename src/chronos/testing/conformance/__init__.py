@@ -6,6 +6,8 @@ Run it on an engine with any test runner::
     def test_contract(case):
         asyncio.run(with_my_store(case))
 
+The page ``how-to/store-engines`` of the documentation has a complete engine that passes the suite.
+
 After each case ``verify()`` must find nothing. Cases do not depend on an engine. Tests of a single engine belong in the
 folder ``tests`` of the repository.
 """

@@ -161,6 +161,7 @@ class PostgresStore(SqlStore):
                     await pool.close()
             except DRIVER_ERRORS:
                 pool.terminate()
+        self._drop_listeners()
 
     async def clock_us(self) -> int | None:
         """Return the server's clock, which all nodes share."""

@@ -110,6 +110,7 @@ class SqliteStore(SqlStore):
         self._writer = self._write_thread = self._read_threads = self._checkpointer = self._guard = (
             self._file_move_check
         ) = None
+        self._drop_listeners()
 
     async def apply(self, command: Command[R]) -> R:
         """See ``Store.apply``."""
