@@ -53,6 +53,7 @@ STATUSES = (
     "in_progress",
     "timed_out",
     "success",
+    "not_run",
 )
 
 
@@ -204,7 +205,7 @@ def replay(client: "ApiClient", output: str, id_: str, **options: Any) -> None:
     \b
     Examples:
       chronosctl executions replay ID --from-failed --wait
-      chronosctl executions replay ID --task load --task publish
+      chronosctl executions replay ID --task main
     """
     request_replay(client, "executions", resolve_id(client, id_), output, **options)
 

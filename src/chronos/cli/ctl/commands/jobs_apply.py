@@ -180,7 +180,7 @@ def _unwrap_jobs(document: Any) -> list[Any]:
     owner = None
     if isinstance(document, dict) and "jobs" in document and document.keys() <= {"jobs", "owner"}:
         document, owner = document["jobs"], document.get("owner")
-    elif isinstance(document, dict) and document.keys() == {"items", "next_cursor"}:
+    elif isinstance(document, dict) and document.keys() >= {"items", "next_cursor"}:
         document = document["items"]
     definitions = document if isinstance(document, list) else [document]
     if owner is None:
