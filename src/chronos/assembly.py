@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from chronos.clock import Clock
-from chronos.core.config import NOTHING_SET, Settings
 from chronos.errors import Invalid
 from chronos.store.contract import Store
 
@@ -186,7 +185,6 @@ def make_engine(
     options: "EngineOptions",
     functions: "FunctionRegistry",
     runners: "Mapping[str, Runner]",
-    defaults: Settings = NOTHING_SET,
     logger: str = "chronos.engine",
     logged: "tuple[type[Event], ...]" = (),
 ) -> "Engine":
@@ -197,7 +195,7 @@ def make_engine(
     from chronos.engine.engine import Engine  # noqa: PLC0415
     from chronos.observe.event_log import EventLog  # noqa: PLC0415
 
-    engine = Engine(store, clock=clock, options=options, runners=runners, functions=functions, defaults=defaults)
+    engine = Engine(store, clock=clock, options=options, runners=runners, functions=functions)
     event_log = EventLog(engine.job_name, logger)
     engine.on_event(event_log.log_event, *logged, wants_routine=event_log.wants_routine)
     return engine
@@ -226,7 +224,6 @@ def make_service(
     clock: Clock,
     *,
     checks: "Mapping[str, Check]",
-    defaults: Settings = NOTHING_SET,
     max_pending: int | None = None,
     new_request: Callable[[], bytes] = _new_request_id,
 ) -> Service:
@@ -245,8 +242,8 @@ def make_service(
     from chronos.service.save_jobs import JobSaver  # noqa: PLC0415
     from chronos.service.why import WhyService  # noqa: PLC0415
 
-    saver, states = JobSaver(store, clock, defaults=defaults), JobStates(store, clock)
-    jobs = JobService(store, clock, saver, defaults=defaults, checks=checks)
+    saver, states = JobSaver(store, clock), JobStates(store, clock)
+    jobs = JobService(store, clock, saver, checks=checks)
     backpressure = Backpressure(store, clock, limit=MAX_PENDING if max_pending is None else max_pending)
     runs = ExecutionService(store, clock, jobs, backpressure, new_request=new_request)
     return Service(

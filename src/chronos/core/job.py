@@ -15,6 +15,7 @@ from chronos.core.credentials import mask_options
 from chronos.core.schedule.parser import parse_schedule
 from chronos.core.schedule.schedule import Schedule
 from chronos.core.schedule.union import split_expressions
+from chronos.core.settings.levels import NO_LEVELS
 from chronos.errors import Invalid
 
 DEFAULT_NAMESPACE = "default"
@@ -145,6 +146,7 @@ class Job:
     updated_us: int
     paused_us: int | None = None
     note: str = ""  # why it is paused or disabled
+    levels: int = NO_LEVELS  # the levels that its next execution gets, see ``core.settings.levels``
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -104,7 +104,6 @@ class Server:
             store,
             self._clock,
             checks=collect_target_checks(runners),
-            defaults=config.defaults(),
             max_pending=config["queue.max_pending"],
         )
         engine = make_engine(
@@ -113,7 +112,6 @@ class Server:
             options=self._options,
             functions=functions,
             runners=runners,
-            defaults=config.defaults(),
         )
         metrics = self._make_metrics(store, engine)
         api = make_api(

@@ -149,7 +149,7 @@ class ExecutionService:
             job_name=await self._deleted_job_name(record.job) if job is None else job.name,
             tasks=() if spec is None else [task.name for task in spec.tasks],
             nodes=await self._node_names([record.node, *(attempt.node for attempt in view.attempts)]),
-            report=None if spec is None else self._plain_report(record, spec),
+            report=None if spec is None else await self._plain_report(record, spec, job),
         )
         if job is not None and job.version != record.job_version and not isinstance(job.spec, Unreadable):
             current_tasks = {task.name for task in job.spec.tasks}
@@ -163,8 +163,8 @@ class ExecutionService:
         stored = read_detail(execution).report
         if stored is not None or execution.status is not Status.SUCCEEDED:
             return stored
-        _, spec = await self._load_job_and_spec(execution)
-        return None if spec is None else self._plain_report(execution, spec)
+        job, spec = await self._load_job_and_spec(execution)
+        return None if spec is None else await self._plain_report(execution, spec, job)
 
     async def _load_job_and_spec(self, execution: Execution) -> tuple[Job | None, JobSpec | None]:
         """Return the job of an execution, and the spec that it ran; None for what is deleted."""
@@ -174,13 +174,14 @@ class ExecutionService:
         key = (execution.job, execution.job_version)
         return job, (await self._store.specs_at([key])).get(key)
 
-    def _plain_report(self, execution: Execution, spec: JobSpec) -> Report | None:
+    async def _plain_report(self, execution: Execution, spec: JobSpec, job: Job | None) -> Report | None:
         """Build the report of a plain success, for which none is stored."""
         if execution.status is not Status.SUCCEEDED or len(spec.tasks) != 1 or execution.started_us is None:
             return None
         result = read_detail(execution).result
+        layout = await self._jobs.layout(spec, "" if job is None else job.namespace, execution.levels)
         return build_first_success_report(
-            self._jobs.layout(spec), execution.started_us, execution.finished_us or execution.started_us, result
+            layout, execution.started_us, execution.finished_us or execution.started_us, result
         )
 
     async def list(
@@ -282,7 +283,7 @@ class ExecutionService:
             namespace=job.namespace,
             name=job.name,
             spec=ensure_readable(job.spec),
-            effective=self._jobs.effective_settings(job.spec),
+            effective=await self._jobs.effective_settings(job),
             cause=cause,
             request=idempotency.encode() if idempotency is not None else self._new_request(),
             now_us=now_us,

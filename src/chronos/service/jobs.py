@@ -7,7 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from chronos.clock import Clock
-from chronos.core.config import EffectiveSettings, Settings, resolve_settings
+from chronos.core.config import EffectiveSettings, resolve_settings
 from chronos.core.job import DEFAULT_NAMESPACE, Job, JobSpec, JobState, JobVersion, ensure_readable
 from chronos.core.node import Actor
 from chronos.core.planner import MAX_PREVIEW
@@ -22,21 +22,19 @@ from chronos.service.serializers.object_reader import suggest
 from chronos.service.version_diff import VersionDiff, compare
 from chronos.store.commands import SYSTEM, DeleteJob
 from chronos.store.contract import JobFilter, Page, Store
+from chronos.store.level_cache import LevelCache
 
 ALL_JOBS = JobFilter()
 _FOREVER_US = 1 << 62
 
 
 class JobService:
-    """The jobs of a store. ``defaults`` are the server's settings; ``checks`` are the runners' checks by kind of
-    target.
-    """
+    """The jobs of a store. ``checks`` are the runners' checks by kind of target."""
 
-    def __init__(
-        self, store: Store, clock: Clock, saver: JobSaver, *, defaults: Settings, checks: Mapping[str, Check]
-    ) -> None:
+    def __init__(self, store: Store, clock: Clock, saver: JobSaver, *, checks: Mapping[str, Check]) -> None:
         self._store, self._clock, self._saver = store, clock, saver
-        self._defaults, self._checks = defaults, checks
+        self._checks = checks
+        self.levels = LevelCache(store)
         self._reader = JobReader(checks)
 
     # --- reading
@@ -45,13 +43,14 @@ class JobService:
         """Read a job from JSON. Raises ``InvalidJob``."""
         return self._reader.read(data, namespace=namespace)
 
-    def effective_settings(self, spec: JobSpec) -> EffectiveSettings:
-        """Return the settings of a job with the server's defaults applied."""
-        return resolve_settings(self._defaults, spec.settings)
+    async def effective_settings(self, job: Job) -> EffectiveSettings:
+        """Return the settings that the next execution of a job gets."""
+        upper = await self.levels.read(job.namespace, job.levels)
+        return resolve_settings(upper.merged, job.spec.settings)
 
-    def layout(self, spec: JobSpec) -> Layout:
-        """Return the tasks of a job as its executions run them."""
-        return build_layout(spec, self._defaults)
+    async def layout(self, spec: JobSpec, namespace: str, levels: int) -> Layout:
+        """Return the tasks of a job as its executions run them under these levels."""
+        return build_layout(spec, (await self.levels.read(namespace, levels)).merged)
 
     async def delete(
         self, ref: str, *, namespace: str = DEFAULT_NAMESPACE, expect: int | None = None, actor: Actor = SYSTEM

@@ -101,9 +101,8 @@ class WhyService:
             return None
         if job is None or isinstance(job.spec, Unreadable):
             return None
-        return explain_shortage(
-            build_lane(job.spec, self._jobs.effective_settings(job.spec)), await self._store.nodes()
-        )
+        effective = await self._jobs.effective_settings(job)
+        return explain_shortage(build_lane(job.spec, effective), await self._store.nodes())
 
     # --- one scheduled time
 
@@ -151,7 +150,7 @@ class WhyService:
         if job.state is JobState.ACTIVE and job.next_us is not None and job.next_us <= at_us:
             sentence = f"{format_duration(now_us - at_us)} late: no node has admitted it yet."
             return WhyStep(at_us=at_us, verdict=WhyVerdict.WAITS, sentence=sentence)
-        settings = self._jobs.effective_settings(job.spec)
+        settings = await self._jobs.effective_settings(job)
         kept = f"{settings.keep_count:,} runs for at most {format_duration(settings.keep_age_us)}"
         sentence = (
             f"No record of this time. The job keeps {kept}, so the record may have been removed; "

@@ -242,6 +242,7 @@ def to_hook_follow_up(entry: CatalogEntry, hook: Target, ended: Detail, run: Cla
     body = {
         "job": entry.job.hex(),
         "version": entry.version,
+        "levels": entry.levels,
         "scheduled_us": run.scheduled_us,
         "token": hook_token(run.token),
         "report": ended.report,

@@ -112,12 +112,13 @@ class AdmissionLoop:
         known = self._prepared.get(row.job)
         if known is None:
             return (row.job, row.version) in self._unschedulable_versions
-        return (known.firing.scheduled_us, known.entry.version) == (row.next_us, row.version)
+        entry = known.entry
+        return (known.firing.scheduled_us, entry.version, entry.levels) == (row.next_us, row.version, row.levels)
 
     async def _prepare_all(self, rows: list[DueGate]) -> None:
-        entries = await self._catalog.fetch((row.job, row.version) for row in rows)
+        entries = await self._catalog.fetch((row.job, row.version, row.levels) for row in rows)
         for position, row in enumerate(rows, 1):
-            entry = entries.get((row.job, row.version))
+            entry = entries.get((row.job, row.version, row.levels))
             if entry is not None:
                 self._prepare(entry, row.next_us, row.needs_gate_lock)
             if position % _PREPARATIONS_PER_TURN == 0:
@@ -245,6 +246,7 @@ class AdmissionLoop:
                     started_us=now_us,
                     worked_us=0,
                     detail=None,
+                    levels=entry.levels,
                     last_run_us=admitted.last_run_us,
                 )
                 self._dispatcher.start(claimed, entry)

@@ -4,22 +4,34 @@
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from chronos.core.config import Settings
 from chronos.core.execution import Attempt, DeadLetter, Execution, Span, Status
 from chronos.core.job import Job, JobSpec, JobState, JobVersion, UpstreamCondition
 from chronos.core.node import AuditEntry, Node
 from chronos.core.token import ApiToken
 from chronos.store.commands import OutboxItem, OutputRow
-from chronos.store.contract import Counts, Depth, DueGate, ExecutionFilter, ExecutionView, JobFilter, JobName, Page
+from chronos.store.contract import (
+    Counts,
+    CurrentLevels,
+    Depth,
+    DueGate,
+    ExecutionFilter,
+    ExecutionView,
+    JobFilter,
+    JobName,
+    Page,
+)
 from chronos.store.sql import row_mappers as record
 from chronos.store.sql import tokens
 from chronos.store.sql.executions.gates import OVERLAPS, to_id_rows
 from chronos.store.sql.invariants import InvariantChecks
 from chronos.store.sql.jobs.queries import JobQueries
 from chronos.store.sql.query import Dialect, Query, Rows, Steps
+from chronos.store.sql.settings.versions import LevelRows
 
 
 def job_number_sql(job: str) -> str:
@@ -58,11 +70,13 @@ class Queries(ABC):
     """The reads of ``contract.Store``."""
 
     def __init__(self, d: Dialect) -> None:
-        self._job_list, self._verify = JobQueries(d), InvariantChecks(d)
+        self._job_list, self._verify, self._levels = JobQueries(d), InvariantChecks(d), LevelRows(d)
         self._due = f"""
-            select job, next_us, version, lane, case when keyed = 1 or overlap = {REPLACE_INDEX} then 1 else 0 end
-            from gate where state = 0 and next_us is not null and next_us <= $1
-            order by next_us{d.tie_breaker("number")} limit $2"""
+            select g.job, g.next_us, g.version, p.lane,
+                case when p.keyed = 1 or p.overlap = {REPLACE_INDEX} then 1 else 0 end, p.levels
+            from gate as g join profile as p on p.number = g.profile
+            where g.state = 0 and g.next_us is not null and g.next_us <= $1
+            order by g.next_us{d.tie_breaker("g.number")} limit $2"""
         self._next_due = "select min(next_us) from gate where state = 0 and next_us is not null"
         self._next_wake = (
             f"select min(wake_us) from active where status = {int(Status.WAITING)} and wake_us is not null"
@@ -141,7 +155,10 @@ class Queries(ABC):
     @read
     def due(self, until_us: int, limit: int) -> Steps[list[DueGate]]:
         rows = yield Query(self._due, (until_us, limit), standalone=True)
-        return [DueGate(job, next_us, version, lane, bool(locks)) for job, next_us, version, lane, locks in rows]
+        return [
+            DueGate(job, next_us, version, lane, bool(locks), levels)
+            for job, next_us, version, lane, locks, levels in rows
+        ]
 
     @read
     def next_due_us(self) -> Steps[int | None]:
@@ -221,6 +238,16 @@ class Queries(ABC):
     @read
     def list_jobs(self, where: JobFilter, *, limit: int, cursor: bytes | None = None) -> Steps[Page[Job]]:
         return self._job_list.page(where, limit, cursor)
+
+    @read
+    def current_levels(self, namespaces: Sequence[str]) -> Steps[dict[str, CurrentLevels]]:
+        """See ``Store.current_levels``."""
+        return (yield from self._levels.current(namespaces))
+
+    @read
+    def settings_at(self, pairs: Sequence[tuple[str, int]]) -> Steps[Mapping[tuple[str, int], Settings]]:
+        """See ``Store.settings_at``."""
+        return (yield from self._levels.settings_at(pairs))
 
     @read
     def versions(self, job: bytes, *, limit: int, before: int | None = None) -> Steps[list[JobVersion]]:

@@ -67,11 +67,11 @@ class Dialect(Protocol):
     def tie_breaker(self, column: str) -> str:
         """Return a last ``order by`` column for equal rows; empty where it would cost time."""
 
-    def lock(self) -> str:
-        """Return the clause that locks the selected rows until the transaction ends."""
+    def lock(self, table: str = "") -> str:
+        """Return the clause that locks the selected rows, or only those of ``table``, until the transaction ends."""
 
-    def lock_or_skip(self) -> str:
-        """Return the clause that locks rows and skips those locked by other transactions."""
+    def lock_or_skip(self, table: str = "") -> str:
+        """Return the clause that locks rows and skips those locked by other transactions. ``table`` as for ``lock``."""
 
     def name_contains(self, job: str, text: str, arg: Callable[[str], str]) -> str:
         """Return a condition: the name of ``job`` (a table alias) contains the text, ignoring case.

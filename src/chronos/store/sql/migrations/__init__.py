@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from chronos.errors import StoreBroken
-from chronos.store.sql.migrations import changes, initial
+from chronos.store.sql.migrations import changes, initial, levels
 from chronos.store.sql.query import Dialect
 
 
@@ -66,6 +66,7 @@ MIGRATIONS: Sequence[Migration] = (
         sqlite_minimum=5,
     ),
     Migration(version=10, minimum=2, common=changes.VERSION_10, sqlite_minimum=5),
+    Migration(version=11, minimum=2, common=levels.VERSION_11, sqlite=levels.VERSION_11_SQLITE, sqlite_minimum=5),
 )
 VERSION = MIGRATIONS[-1].version
 CREATE_META = "create table if not exists meta (name text primary key, value text not null)"

@@ -56,11 +56,11 @@ class PostgresDialect:
     def tie_breaker(self, column: str) -> str:
         return ""
 
-    def lock(self) -> str:
-        return "for update"
+    def lock(self, table: str = "") -> str:
+        return f"for update of {table}" if table else "for update"
 
-    def lock_or_skip(self) -> str:
-        return "for update skip locked"
+    def lock_or_skip(self, table: str = "") -> str:
+        return f"{self.lock(table)} skip locked"
 
     def name_contains(self, job: str, text: str, arg: Callable[[str], str]) -> str:
         pattern = re.sub(r"([\\%_])", r"\\\1", text)

@@ -56,10 +56,10 @@ class SqliteDialect:
     def tie_breaker(self, column: str) -> str:
         return f", {column}"
 
-    def lock(self) -> str:
+    def lock(self, table: str = "") -> str:
         return ""
 
-    def lock_or_skip(self) -> str:
+    def lock_or_skip(self, table: str = "") -> str:
         return ""
 
     def name_contains(self, job: str, text: str, arg: Callable[[str], str]) -> str:
