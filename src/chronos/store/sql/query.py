@@ -58,6 +58,12 @@ class Dialect(Protocol):
         instead of reading the whole table (see ``postgres.session_settings``). SQLite does not need it.
         """
 
+    def profiles_of(self, profile: str, number: int) -> str:
+        """Return a condition that repeats what a join of gates, by the jobs in ``Rows`` argument ``number``, implies.
+
+        With it, PostgreSQL finds the profiles of these gates by their keys. SQLite does not need it.
+        """
+
     def among(self, column: str, query: str) -> str:
         """Return a condition: the column is in the result of the query, which runs once and first."""
 

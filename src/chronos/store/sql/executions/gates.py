@@ -91,7 +91,7 @@ class GateRows:
             f"""
             select g.job, g.next_us, g.version, g.state, {in_force}, g.active, g.queued, g.seq, g.done_us, g.followed,
                 coalesce(p.levels, 0), g.ran_us
-            from gate as g left join profile as p on p.number = g.profile
+            from gate as g left join profile as p on p.number = g.profile and {d.profiles_of("p", 1)}
             where {d.one_of("g.job", 1)} order by g.job {how}"""
             for how in (d.lock("g"), d.lock_or_skip("g"))
         )

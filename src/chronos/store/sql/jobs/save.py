@@ -1,7 +1,7 @@
 """Steps for SaveJobs and DeleteJob. The same on every engine."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from chronos.core.admission_policy import PRIORITY_STEP_US
 from chronos.core.config import Overlap
@@ -36,7 +36,7 @@ from chronos.store.sql.jobs.insert import (
 from chronos.store.sql.jobs.lookup import JobLookup
 from chronos.store.sql.jobs.state import JobStateHandler, check_state
 from chronos.store.sql.query import Dialect, Query, Row, Rows, Steps
-from chronos.store.sql.settings.profiles import Profile, ProfileRows
+from chronos.store.sql.settings.profiles import Profile, ProfileKey, ProfileRows
 
 _LINK_FIELDS = ('"after":', '"on_complete":')  # occur in the JSON of every job with dependencies
 
@@ -106,12 +106,14 @@ class SaveJobsHandler:
             raise Invalid("a job is deleted twice in one change; name each job once")
         specs = {id(row.spec): row.spec for row in rows}.values()  # many jobs share a spec
         following = any(spec.after for spec in specs)
-        lookup = yield from self._job_lookup.find(named, following=following)
+        wanted = _WantedProfiles(rows)
+        lookup = yield from self._job_lookup.find(named, wanted.gates, following=following)
         existing = lookup.existing
         if existing or [row.expect for row in rows].count(NEW) < len(rows):
             for row in rows:
                 _check_expected(row, existing.get((row.namespace, row.name)))
-        profiles = yield from self._find_profiles(rows, command.now_us)
+        found = yield from self._profiles.find_or_create(wanted.gates, command.now_us, lookup.profiles)
+        profiles = wanted.select(found)
 
         saved, new, changed, switched = classify_rows(rows, named, encode_specs(rows), existing, lookup.incarnations)
         if deletions and any(s.id in deletions for s in saved):
@@ -219,14 +221,6 @@ class SaveJobsHandler:
         yield from self._gates.save(changed_gates)
         return freed
 
-    def _find_profiles(self, rows: Sequence[JobRow], now_us: int) -> Steps[dict[tuple[str, int], Profile]]:
-        """Return the profiles of the rows, by namespace and the identity of their gate settings, which many share."""
-        gates = {(row.namespace, id(row.gate)): row.gate for row in rows}
-        ids = {id_: profile_id(write_gate(gate)) for id_, gate in {id(gate): gate for gate in gates.values()}.items()}
-        wanted = {(namespace, ids[id_]): gate for (namespace, id_), gate in gates.items()}
-        found = (yield from self._profiles.find_or_create(wanted, now_us)) if wanted else {}
-        return {(namespace, id_): found[namespace, ids[id_]] for namespace, id_ in gates}
-
     def delete(self, command: DeleteJob) -> Steps[None]:
         """See ``DeleteJob``."""
         touched = yield from self._dependencies.find_upstream([command.job])
@@ -282,6 +276,20 @@ class SaveJobsHandler:
             (part.actor, part.now_us, ("trigger", row.namespace, row.name, run.id.hex()))
             for part, row, run in requested.values()
         )
+
+
+class _WantedProfiles:
+    """The profiles of the rows of a command. Many rows share their gate settings, so those are told by identity."""
+
+    def __init__(self, rows: Sequence[JobRow]) -> None:
+        shared = {(row.namespace, id(row.gate)): row.gate for row in rows}
+        ids = {key: profile_id(write_gate(gate)) for key, gate in {id(gate): gate for gate in shared.values()}.items()}
+        self._keys = {(namespace, key): (namespace, ids[key]) for namespace, key in shared}
+        self.gates = {self._keys[key]: gate for key, gate in shared.items()}
+
+    def select(self, found: Mapping[ProfileKey, Profile]) -> dict[tuple[str, int], Profile]:
+        """Return the profiles by namespace and the identity of the gate settings."""
+        return {key: found[profile_key] for key, profile_key in self._keys.items()}
 
 
 def _may_follow(text: str) -> bool:

@@ -47,6 +47,9 @@ class PostgresDialect:
     def within(self, column: str, number: int) -> str:
         return f"{column} = any(${number})"
 
+    def profiles_of(self, profile: str, number: int) -> str:
+        return f"{profile}.number = any(array(select h.profile from gate as h where h.job = any(${number})))"
+
     def among(self, column: str, query: str) -> str:
         return f"{column} = any(array({query}))"
 

@@ -41,7 +41,7 @@ class PostgresHotPath:
     def __init__(self, d: Dialect) -> None:
         self._admit = f"""
             with d as materialized (
-                {decisions_sql(d.rows(4, ADMIT_ROW_COLUMNS))} and g.job = any($4)
+                {decisions_sql(d.rows(4, ADMIT_ROW_COLUMNS))} and g.job = any($4) and {d.profiles_of("p", 4)}
                 order by g.job for update of g skip locked
             ),
             moved as (update gate as g set {batch_gate_update_sql("g")} from d where g.job = any($4) and g.job = d.job),

@@ -4,7 +4,7 @@ See ``core.settings.gate_profile``. On PostgreSQL, one transaction at a time cre
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from chronos.core.admission_policy import GateSpec
 from chronos.core.config import Settings
@@ -24,9 +24,8 @@ from chronos.store.sql.executions.gates import OVERLAPS
 from chronos.store.sql.query import Dialect, Query, Row, Rows, Steps
 from chronos.store.sql.settings.versions import LevelRows, NamespaceLevel
 
-#: The condition of the index ``gate_unprofiled``, and a query that finds such a gate.
-UNPROFILED = "(profile is null or profiled <> version)"
-FIND_UNPROFILED = f"select 1 from gate where {UNPROFILED} limit 1"
+#: Served by the index ``gate_unprofiled``.
+FIND_UNPROFILED = "select 1 from gate where profile is null or profiled <> version limit 1"
 GATES_PER_COMMAND = 1_000
 _RESOLVED = (
     "levels:n overlap:n lim:n queue_max:n priority:n lane:n keyed:n key:t key_limit:n keep_count:n keep_age_us:n"
@@ -73,16 +72,21 @@ class ProfileRows:
         self._unprofiled = f"""
             select g.job, g.version, j.namespace, j.spec, j.created_us, g.overlap, g.lim, g.queue_max, g.priority,
                 (select l.key from lane as l where l.number = g.lane), g.keyed, g.keep_count, g.keep_age_us
-            from (select * from gate where {UNPROFILED} order by job limit $1 {d.lock_or_skip()}) as g
-            join job as j on {d.gate_of("g", "j")} order by g.job"""
+            from gate as g join job as j on {d.gate_of("g", "j")}
+            where g.profile is null or g.profiled <> g.version order by g.job limit $1 {d.lock_or_skip("g")}"""
         self._set_profiles = f"""
             update gate as g set profile = i.profile, profiled = i.version
             from {d.rows(1, "job:i version:n profile:n")} as i
             where {d.within("g.job", 1)} and g.job = i.job and g.version = i.version"""
 
-    def find_or_create(self, wanted: Mapping[ProfileKey, Gate], now_us: int) -> Steps[dict[ProfileKey, Profile]]:
-        """Return the profiles of gates. Missing profiles, namespaces and lanes are created."""
-        found = yield from self._select(wanted)
+    def find_or_create(
+        self, wanted: Mapping[ProfileKey, Gate], now_us: int, known: Mapping[ProfileKey, Profile] | None = None
+    ) -> Steps[dict[ProfileKey, Profile]]:
+        """Return the profiles of gates. Missing profiles, namespaces and lanes are created.
+
+        ``known``: the caller has looked for them already.
+        """
+        found = dict(known) if known is not None else (yield from self._select(wanted))
         if len(found) == len(wanted):
             return found
         if self._mutex:
@@ -166,6 +170,17 @@ class ProfileRows:
 
 def _upper(level: NamespaceLevel) -> tuple[Settings, Settings]:
     return level.defaults, level.settings
+
+
+def profile_columns(profile: str) -> list[str]:
+    """Return the columns that ``to_profiles`` expects, besides the namespace's name and ``own_id``."""
+    return [f"{profile}.{name}" for name in ("number", *_RESOLVED_NAMES)]
+
+
+def to_profiles(names: Sequence[str], own_ids: Sequence[bytes], *columns: Sequence[Any]) -> dict[ProfileKey, Profile]:
+    """Build profiles from the columns of a query."""
+    rows = zip(*columns, strict=True)
+    return {key: _to_profile(row[0], row[1:]) for key, row in zip(zip(names, own_ids, strict=True), rows, strict=True)}
 
 
 def _to_profile(number: int, resolved: Row) -> Profile:

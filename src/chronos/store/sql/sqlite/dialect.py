@@ -46,6 +46,9 @@ class SqliteDialect:
     def within(self, column: str, number: int) -> str:
         return "true"
 
+    def profiles_of(self, profile: str, number: int) -> str:
+        return "true"
+
     def among(self, column: str, query: str) -> str:
         return f"{column} in ({query})"
 
