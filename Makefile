@@ -21,7 +21,6 @@ POSTGRES := 15
 POSTGRES_BIN ?= /usr/lib/postgresql/$(POSTGRES)/bin
 LOCK := $(UV) pip compile --universal --python-version 3.11 --generate-hashes --no-annotate \
 	--custom-compile-command "make lock" $(ARGS)
-DEMO := 127.0.0.1:8080
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -32,15 +31,8 @@ setup: $(VENV)/.ready ## create .venv with chronos, chronosctl and the tools
 run: setup ## the server on http://127.0.0.1:8080, data in ./chronos-data; more with ARGS="--listen …"
 	@exec $(BIN)/chronos server $(ARGS)
 
-demo: setup ## a server in memory with some sample jobs, until Ctrl-C
-	@$(BIN)/chronos server --store sqlite:// --listen $(DEMO) & server=$$!; \
-	trap 'kill $$server 2> /dev/null; wait $$server' EXIT INT TERM; \
-	ask="$(BIN)/chronosctl --server http://$(DEMO)"; \
-	until $$ask status > /dev/null 2>&1; do kill -0 $$server 2> /dev/null || exit 1; sleep 0.2; done; \
-	$$ask jobs create hello --every 10s -- echo hi && \
-	$$ask jobs create report --cron "0 9 * * 1-5" --timezone Europe/Paris -- echo report && \
-	$$ask jobs create flaky --every 15s -- sh -c 'test $$(($$(date +%s) % 2)) = 0' && \
-	echo "Sample jobs are there; look at them: $$ask jobs list" && wait $$server
+demo: setup ## a server with invented jobs and 30 days of history, until Ctrl-C; more with ARGS="--listen …"
+	@exec $(BIN)/chronos demo $(ARGS)
 
 test: setup ## run the fast tests
 	$(PYTEST) -m "$(FAST)" $(ARGS)

@@ -28,16 +28,19 @@ if TYPE_CHECKING:
     from chronos.runners.python.context import Context
     from chronos.sdk.app import Chronos
     from chronos.sdk.group import Group, Task
-    from chronos.sdk.info import JobInfo, RunFailed, RunInfo, SpanInfo, TaskInfo
+    from chronos.sdk.info import AttemptInfo, JobInfo, RunFailed, RunInfo, SpanInfo, TaskInfo
     from chronos.sdk.job import Job, JobHandle
     from chronos.sdk.run_handle import Run, TypedRun
     from chronos.sdk.task_job import TaskJob
+    from chronos.sdk.version_info import DiffInfo, PreviewInfo, VersionInfo
 
 _MODULE_BY_NAME = {
+    "AttemptInfo": "chronos.sdk.info",
     "Chronos": "chronos.sdk.app",
     "ChronosError": "chronos.errors",
     "Conflict": "chronos.errors",
     "Context": "chronos.runners.python.context",
+    "DiffInfo": "chronos.sdk.version_info",
     "Group": "chronos.sdk.group",
     "Invalid": "chronos.errors",
     "InvalidSchedule": "chronos.errors",
@@ -45,6 +48,7 @@ _MODULE_BY_NAME = {
     "JobHandle": "chronos.sdk.job",
     "JobInfo": "chronos.sdk.info",
     "NotFound": "chronos.errors",
+    "PreviewInfo": "chronos.sdk.version_info",
     "Run": "chronos.sdk.run_handle",
     "RunFailed": "chronos.sdk.info",
     "RunInfo": "chronos.sdk.info",
@@ -55,14 +59,17 @@ _MODULE_BY_NAME = {
     "TaskJob": "chronos.sdk.task_job",
     "TypedRun": "chronos.sdk.run_handle",
     "Unavailable": "chronos.errors",
+    "VersionInfo": "chronos.sdk.version_info",
     "parse_schedule": "chronos.core.schedule.parser",
 }
 
 __all__ = [
+    "AttemptInfo",
     "Chronos",
     "ChronosError",
     "Conflict",
     "Context",
+    "DiffInfo",
     "Group",
     "Invalid",
     "InvalidSchedule",
@@ -70,6 +77,7 @@ __all__ = [
     "JobHandle",
     "JobInfo",
     "NotFound",
+    "PreviewInfo",
     "Run",
     "RunFailed",
     "RunInfo",
@@ -80,6 +88,7 @@ __all__ = [
     "TaskJob",
     "TypedRun",
     "Unavailable",
+    "VersionInfo",
     "parse_schedule",
 ]
 

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from chronos.clock import Clock
 from chronos.errors import Invalid
+from chronos.runners.target_kinds import BUILT_IN_KINDS
 from chronos.store.contract import Store
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from chronos.service.executions import ExecutionService
     from chronos.service.job_state import JobStates
     from chronos.service.jobs import JobService
+    from chronos.service.one_off_runs import OneOffRuns
     from chronos.service.save_jobs import JobSaver
     from chronos.service.serializers import Check
     from chronos.service.why import WhyService
@@ -37,7 +39,6 @@ if TYPE_CHECKING:
 RUNNER_ENTRY_POINT_GROUP = "chronos.runners"  # entry points of other packages that add kinds of targets
 _MAX_PYTHON_PROCESSES = 4
 _PASSWORD_PARAMETER = re.compile(r"([?&](?:ssl)?password=)[^&#]*", re.IGNORECASE)
-_BUILT_IN_TARGET_KINDS = ("command", "http", "python", "wait")
 
 
 def make_store(url: str) -> Store:
@@ -111,9 +112,7 @@ DEFAULT_HTTP_OPTIONS = WebhookOptions()
 
 def list_target_kinds() -> tuple[str, ...]:
     """Return every kind of target that can run, including kinds from other packages."""
-    return tuple(
-        sorted({*_BUILT_IN_TARGET_KINDS, *(point.name for point in entry_points(group=RUNNER_ENTRY_POINT_GROUP))})
-    )
+    return tuple(sorted({*BUILT_IN_KINDS, *(point.name for point in entry_points(group=RUNNER_ENTRY_POINT_GROUP))}))
 
 
 def make_runners(
@@ -168,6 +167,13 @@ def collect_target_checks(runners: "Mapping[str, Runner]") -> "dict[str, Check]"
     return {kind: runner.check for kind, runner in runners.items()}
 
 
+def count_abandoned_threads(runners: "Mapping[str, Runner]") -> int:
+    """Return how many threads of Python functions ignored a stop and still run."""
+    from chronos.runners.python.runner import PythonRunner  # noqa: PLC0415
+
+    return sum(runner.abandoned_threads for runner in runners.values() if isinstance(runner, PythonRunner))
+
+
 def make_node_clock(clock: Clock) -> "NodeClock":
     """Make a clock of this machine that is corrected by the store's clock. Engine and service share one.
 
@@ -212,6 +218,7 @@ class Service:
     runs: "ExecutionService"
     backfills: "BackfillService"
     enqueues: "EnqueueService"
+    one_off_runs: "OneOffRuns"
     why: "WhyService"
 
 
@@ -239,6 +246,7 @@ def make_service(
     from chronos.service.executions import ExecutionService  # noqa: PLC0415
     from chronos.service.job_state import JobStates  # noqa: PLC0415
     from chronos.service.jobs import JobService  # noqa: PLC0415
+    from chronos.service.one_off_runs import OneOffRuns  # noqa: PLC0415
     from chronos.service.save_jobs import JobSaver  # noqa: PLC0415
     from chronos.service.why import WhyService  # noqa: PLC0415
 
@@ -254,6 +262,7 @@ def make_service(
         runs=runs,
         backfills=BackfillService(store, clock, jobs, backpressure, new_request=new_request),
         enqueues=EnqueueService(store, clock, jobs, backpressure, new_request=new_request),
+        one_off_runs=OneOffRuns(clock, jobs, saver, runs),
         why=WhyService(store, clock, jobs, runs),
     )
 

@@ -22,7 +22,7 @@ from tests.support.api_server import V1, World, in_world
 from tests.support.cli_server import serving
 
 PAGE = ROOT / "docs" / "reference" / "jobs.md"
-NAME = re.compile(r"`([a-z0-9_]+)`")
+NAME = re.compile(r"`([A-Za-z0-9_]+)`")
 ONLY = re.compile(r"`([^`]+)`")
 
 

@@ -53,6 +53,7 @@ def test_the_type_of_a_problem_is_an_anchor_of_a_page_of_the_server() -> None:
     async def case(world: World) -> None:
         reply = await world.call("GET", "/nowhere")
         assert reply.json["type"] == "/docs/problems#no_such_path"
+        assert "paths of the API start with /api/v1" in reply.json["detail"]
         path, _, anchor = reply.json["type"].partition("#")
         shown = await world.call("GET", path)
         assert (shown.status, shown.headers["Content-Type"]) == (200, "text/html; charset=utf-8")

@@ -91,7 +91,9 @@ TARGET = Sample(
             placeholder="src/chronos/runners/NAME.py",
         ),
         Addition(
-            "src/chronos/assembly.py", '("command", "http", "python", "wait")', '_BUILT_IN_TARGET_KINDS += ("echo",)'
+            "src/chronos/runners/target_kinds.py",
+            '("command", "http", "python", "wait")',
+            'BUILT_IN_KINDS += ("echo",)',
         ),
         Addition("src/chronos/assembly.py", '"wait": WaitRunner(),', '        "echo": EchoRunner(),'),
         Addition(

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from chronos.core.execution import Cause, Status
-from chronos.errors import Conflict, QueueFull
+from chronos.errors import Conflict, Invalid, NotFound, QueueFull
 from tests.engine.execution.test_execution_run import finished, python
 from tests.support.engine_world import World, in_world, statuses
 
@@ -66,12 +66,11 @@ async def test_a_trigger_beyond_the_queue_is_rejected_and_can_be_retried(world: 
 # --- replay
 
 
-async def failed_group(world: World) -> bytes:
-    """Run a group whose second task fails."""
+async def failed_group(world: World, **needs: list[str]) -> bytes:
+    """Run a group whose second task fails. ``needs`` are the needs of its tasks."""
     await world.node()
-    await world.job(
-        "group", schedule="manual", retry=ONE_TRY, tasks=[python("a"), python("b"), python("c")], payload={"n": 1}
-    )
+    tasks = [python(name) | ({"needs": needs[name]} if name in needs else {}) for name in "abc"]
+    await world.job("group", schedule="manual", retry=ONE_TRY, tasks=tasks, payload={"n": 1})
     requested = await world.executions.trigger("group", {"n": 7})
     await world.advance(1)
     assert (await world.last("group")).status is Status.FAILED
@@ -101,6 +100,50 @@ async def test_replaying_from_the_failed_tasks(world: World) -> None:
     assert [len(work.starts) for work in (a, b, c)] == [1, 2, 1]
     assert (end.detail or {})["result"] == {"a": "kept"}
     assert await world.tasks(end) == {"a": "succeeded", "b": "succeeded", "c": "succeeded"}
+
+
+@in_world
+async def test_replaying_chosen_tasks(world: World) -> None:
+    a, b, c = world.work("a", lambda: "kept"), world.work("b", RuntimeError("once")), world.work("c")
+    first = await failed_group(world)
+    await world.executions.replay(first, tasks=["c"])
+    end = await finished(world, "group")
+    assert end.status is Status.SUCCEEDED
+    assert [len(work.starts) for work in (a, b, c)] == [1, 1, 1]
+    assert await world.tasks(end) == {"a": "succeeded", "b": "skipped", "c": "succeeded"}
+    shown = await world.executions.get_json(end.id)
+    assert [task.get("stopped_by") for task in shown["tasks"]] == [None, {"code": "not_chosen"}, None]
+    await world.executions.replay(end.id, tasks=["a", "b"])  # a task that was left out can be chosen later
+    assert await world.tasks(await finished(world, "group")) == dict.fromkeys("abc", "succeeded")
+    assert [len(work.starts) for work in (a, b, c)] == [2, 2, 1]
+
+
+@in_world
+async def test_a_chosen_task_that_fails_again_fails_the_replay(world: World) -> None:
+    for name in "abc":
+        world.work(name, fails=name == "b")
+    first = await failed_group(world)
+    await world.executions.replay(first, tasks=["b"])
+    assert (await finished(world, "group")).status is Status.FAILED
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"tasks": []}, "tasks is empty"),
+        ({"tasks": ["b"], "from_failed": True}, "exclude each other"),
+        ({"tasks": ["bb"]}, 'the job has no task "bb"'),
+        ({"tasks": ["c"]}, 'needs "b", which did not succeed; choose it too'),
+    ],
+)
+@in_world
+async def test_tasks_that_cannot_be_replayed_are_refused(world: World, options: dict[str, Any], message: str) -> None:
+    for name in "abc":
+        world.work(name, fails=name == "b")
+    first = await failed_group(world, b=["a"], c=["b"])
+    with pytest.raises(Invalid, match=message):
+        await world.executions.replay(first, **options)
+    await world.executions.replay(first, tasks=["b", "c"])
 
 
 @in_world
@@ -162,6 +205,8 @@ async def test_dead_letters_are_listed_replayed_and_dropped(world: World) -> Non
     twice = await world.executions.replay_dead_letter(letters[0].execution)
     assert again.id == twice.id
     await world.executions.drop_dead_letters([letters[1].execution])
+    with pytest.raises(NotFound, match="it was replayed or discarded, or did not fail"):
+        await world.executions.replay_dead_letter(letters[1].execution)
     await world.advance(1)
     assert (await world.executions.dead_letters()).items == []
     assert sorted(statuses(await world.runs("a")) + statuses(await world.runs("b"))) == [

@@ -187,7 +187,10 @@ def test_gauges_are_read_from_the_store_on_refresh() -> None:
         assert value(shown, "scheduler_nodes") == 1
         assert value(shown, "scheduler_leader") == 1
         assert value(shown, "scheduler_store_up") == 1
-        assert value(shown, "scheduler_jobs_running_total") == 0
+        for gauge in ("running", "in_queue", "paused"):
+            assert value(shown, f"scheduler_jobs_{gauge}") == value(shown, f"scheduler_jobs_{gauge}_total") == 0
+        assert value(shown, "scheduler_executions_waiting") == 0
+        assert value(shown, "scheduler_dead_letters") == 0
         assert value(shown, "scheduler_store_commit_seconds_count") == 2
         await store.apply(RegisterNode(name="c", incarnation=b"c" * 16, now_us=clock.now_us(), slots=1, labels={}))
         await metrics.refresh()  # reads again, although the last read was just now
@@ -227,6 +230,7 @@ def test_concurrent_refreshes_share_a_read() -> None:
     class CountingStore:
         def __init__(self, store: Store) -> None:
             self._store, self.reads, self.nodes = store, 0, store.nodes
+            self.count_dead_letters, self.list_jobs = store.count_dead_letters, store.list_jobs
 
         async def counts(self) -> Counts:
             self.reads += 1

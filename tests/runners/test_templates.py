@@ -54,6 +54,16 @@ def test_the_span_of_a_compressed_run() -> None:
     assert renderer(span=span).text("x", text) == "1970-01-01T00:00:00Z 1970-01-01T00:01:00Z 2"
 
 
+def test_any_other_run_spans_its_own_instant() -> None:
+    text = "{{ span.from }} {{ span.to }} {{ span.count }}"
+    assert renderer().text("x", text) == "2027-01-15T08:00:00Z 2027-01-15T08:00:00Z 1"
+
+
+def test_the_ids_of_a_task_run_and_an_attempt() -> None:
+    text = renderer().text("x", "{{ execution.task_run_id }} {{ execution.attempt_id }}")
+    assert text == "033f4f5f-b6dd-56a3-a068-49b6c1c1b588 1c881070-c766-8e38-93f7-adb9a0cde1ba"
+
+
 @pytest.mark.parametrize(
     ("template", "error"),
     [
@@ -62,7 +72,6 @@ def test_the_span_of_a_compressed_run() -> None:
         ("{{ payload.order.id.x }}", '"payload.order.id.x" does not exist'),
         ("{{ payload.order.tags.2 }}", '"payload.order.tags.2" does not exist'),
         ("{{ payload.text.upper }}", '"payload.text.upper" does not exist'),
-        ("{{ span.count }}", '"span.count" does not exist'),
     ],
 )
 def test_unknown_names_are_reported(template: str, error: str) -> None:

@@ -23,7 +23,7 @@ def get_spec(app: Chronos, name: str) -> JobSpec:
 def test_a_decorated_function_behaves_as_before() -> None:
     app = Chronos("sqlite://")
 
-    @app.job(cron="0 9 * * *")
+    @app.job(cron="0 9 * * *", payload={"a": 1})
     def add(a: int, b: int = 2) -> int:
         """Adds."""
         return a + b
@@ -146,7 +146,7 @@ def test_groups_and_their_tasks() -> None:
     @etl.task
     def extract() -> None: ...
 
-    @etl.task(needs=[extract], timeout="1h")
+    @etl.task(needs=[extract], timeout="1h", payload={"rows": 1})
     def load(rows: int) -> int:
         return rows
 

@@ -169,7 +169,7 @@ def test_output_is_captured_in_the_harness(capsys: pytest.CaptureFixture[str]) -
         run = harness.trigger(function.__name__)
         assert run.status == "succeeded"
         assert harness._store is not None
-        rows = harness._run(harness._store.output(bytes.fromhex(run.id.replace("-", ""))))
+        rows = harness._run(harness._store.output(bytes.fromhex(run.id.replace("-", ""))), "aexecutions")
         assert "".join(row.text for row in rows) == text
     harness.close()
     assert sys.stdout is before

@@ -9,7 +9,7 @@ from chronos import Chronos, Job, JobInfo, Run, RunInfo, SpanInfo, Task
 app = Chronos("sqlite://")
 
 
-@app.job(cron="0 9 * * *", retries=3, overlap="queue")
+@app.job(cron="0 9 * * *", retries=3, overlap="queue", payload={"a": 1})
 def add(a: int, b: int = 2) -> float:
     return a + b
 

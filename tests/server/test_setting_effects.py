@@ -373,6 +373,16 @@ lived("defaults.retry.multiplier", 3, usually=[1, 2], then=[1, 3])(pauses)
 lived("defaults.retry.max_interval", "1s", usually=[1, 2], then=[1, 1])(pauses)
 
 
+@lived("defaults.retry.timeout_multiplier", 3, usually=[10, 10, 10], then=[10, 30, 90])
+async def timeouts(here: Lived) -> list[float]:
+    """Of the attempts of a task that never ends."""
+    work = here.world.work("work", takes=1_000)
+    await here.node()
+    await here.world.job("work", schedule="now", timeout="10s")
+    await here.world.advance(1_000)
+    return [round(end - start, -1) for start, end in zip(work.starts, work.cut, strict=True)]  # timers are shared
+
+
 @lived("defaults.execution_timeout", "10s", usually=[3600], then=[10])
 async def when_the_time_of_an_execution_is_over(here: Lived) -> list[float]:
     work = here.world.work("work", takes=9_000)

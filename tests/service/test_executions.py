@@ -11,7 +11,7 @@ from chronos.core.config import Mode, OnFailure
 from chronos.core.execution import AttemptStatus, Cause, Status, TaskStatus
 from chronos.core.execution_detail import Detail, write_detail
 from chronos.core.execution_report import Report, TaskReport
-from chronos.core.ids import key_gate_id
+from chronos.core.ids import attempt_id, key_gate_id, task_run_id
 from chronos.core.task_group import TaskGroup, TaskState
 from chronos.errors import Conflict, Invalid, NotFound, QueueFull
 from chronos.service.serializers import id_text
@@ -31,6 +31,7 @@ def test_a_trigger_runs_now_with_its_payload() -> None:
         assert shown["tasks"] == [
             {
                 "name": "main",
+                "task_run_id": id_text(task_run_id(triggered.id, "main")),
                 "status": "pending",
                 "started_at": None,
                 "finished_at": None,
@@ -295,6 +296,7 @@ def test_a_first_attempt_success_is_written_from_its_columns() -> None:
         assert shown["tasks"] == [
             {
                 "name": "main",
+                "task_run_id": id_text(task_run_id(run.id, "main")),
                 "status": "succeeded",
                 "started_at": "2027-01-01T01:00:00Z",
                 "finished_at": "2027-01-01T01:00:01Z",
@@ -303,6 +305,7 @@ def test_a_first_attempt_success_is_written_from_its_columns() -> None:
                 "attempts": [
                     {
                         "number": 1,
+                        "attempt_id": id_text(attempt_id(run.id, "main", 1)),
                         "status": "succeeded",
                         "started_at": "2027-01-01T01:00:00Z",
                         "finished_at": "2027-01-01T01:00:01Z",

@@ -25,7 +25,7 @@ _UNKNOWN = "?"  # not a field, and similar to none
 _TOO_LARGE = 10**15  # beyond every bound
 _KNOWN = re.compile(r"(?:unknown field; known fields:|has no option \"\?\"; (?:known:|use one of)) ([a-z0-9_, ]+)$")
 _TYPES = re.compile(r'whose "type" is one of ([a-z_, ]+)$')
-_WORDS = re.compile(r"allowed: ([a-z0-9_, ]+)$")
+_WORDS = re.compile(r"allowed: ([a-z][A-Za-z0-9_, ]*)$")
 _BOUNDS = re.compile(r"is 1000000000000000(?:\.0)?, allowed (\S+) to (\S+)$")
 #: What an object needs besides the field under test.
 _BESIDE: Mapping[str, dict[str, Any]] = {

@@ -3,13 +3,13 @@
 import asyncio
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from types import SimpleNamespace
 
 import pytest
 
 from chronos import testing
 from chronos.errors import Invalid, NotFound
 from chronos.sdk.app import Chronos
+from chronos.sdk.info import SpanInfo
 from chronos.testing.harness import Harness
 from chronos.testing.plugin import chronos as fixture
 
@@ -88,7 +88,7 @@ def test_a_trigger_runs_to_its_end(chronos: Harness) -> None:
     run = chronos.trigger("greet", {"name": "Ada"})
     assert (run.status, run.result, run.trigger) == ("succeeded", "hello Ada", "manual")
     assert chronos.clock.now - start == timedelta(seconds=90)
-    assert [each.id for each in chronos.executions("greet")] == [run.id]
+    assert chronos.executions("greet") == [run]
 
 
 def test_webhooks_and_commands_are_not_executed(chronos: Harness) -> None:
@@ -128,6 +128,22 @@ def test_a_jump_of_the_clock_follows_the_recovery_strategy(chronos: Harness) -> 
     assert [(run.scheduled_at.hour, run.trigger) for run in runs] == [(n, "recovery") for n in (1, 2, 3)]
     chronos.clock.jump(timedelta(hours=-2))
     assert chronos.advance(hours=2)["hourly"] == []
+
+
+def test_missed_and_skipped_spans_are_on_record(chronos: Harness) -> None:
+    app = Chronos("sqlite://")
+
+    @app.job(cron="0 * * * *", recovery="skip")
+    def hourly() -> None: ...
+
+    chronos.load(app)
+    chronos.advance("1 hour")
+    chronos.clock.jump("5 hours")
+    chronos.advance("1 hour")
+    first, missed, last = chronos.executions("hourly")
+    assert isinstance(missed, SpanInfo)
+    assert (missed.status, missed.first.hour, missed.last.hour, missed.count) == ("missed", 2, 6, 5)
+    assert (first.status, last.status) == ("succeeded", "succeeded")
 
 
 def test_a_month_of_half_hourly_runs_passes(chronos: Harness) -> None:
@@ -195,20 +211,15 @@ def test_a_trigger_that_never_ends_is_an_error(chronos: Harness) -> None:
         chronos.trigger("hangs")
 
 
-def test_an_async_test_is_rejected_before_it_runs() -> None:
-    async def test() -> None: ...
-
-    request = SimpleNamespace(node=SimpleNamespace(obj=test))
-    with pytest.raises(Invalid, match="without async"):
-        next(fixture.__wrapped__(request))  # type: ignore[attr-defined]
-
-
 def test_time_advances_by_a_duration_as_text(chronos: Harness) -> None:
     chronos.load(Chronos("sqlite://"))
-    start = chronos.clock.now
-    chronos.advance("1h30m")
-    assert chronos.clock.now - start == timedelta(hours=1, minutes=30)
-    for text in ("soon", "1 day"):
+    for text, passed in (("1h30m", "1:30:00"), ("1 day", "1 day, 0:00:00"), ("1 hour 30 minutes", "1:30:00")):
+        start = chronos.clock.now
+        chronos.advance(text)
+        assert str(chronos.clock.now - start) == passed
+    chronos.clock.jump("2 weeks")
+    assert chronos.clock.now - start == timedelta(days=14, hours=1, minutes=30)
+    for text in ("soon", "1 month", "1 day at 9am", "", "-1h"):
         with pytest.raises(Invalid, match=f'invalid duration "{text}"; use days=1'):
             chronos.advance(text)
     with pytest.raises(Invalid, match='invalid duration "90"; use days=1'):
@@ -220,8 +231,28 @@ def test_a_harness_is_not_used_on_an_event_loop(chronos: Harness) -> None:
         chronos.advance(days=1)
 
     chronos.load(Chronos("sqlite://"))
-    with pytest.raises(Invalid, match="without async"):
+    with pytest.raises(Invalid, match=r"in an async test use await chronos\.aadvance\(…\)"):
         asyncio.run(test())
+
+
+def test_an_async_test_awaits_the_harness() -> None:
+    app = Chronos("sqlite://")
+
+    @app.job(cron="0 * * * *")
+    async def hourly() -> int:
+        await asyncio.sleep(60)
+        return 1
+
+    async def test() -> None:
+        harness = Harness()
+        harness.load(app)
+        assert len((await harness.aadvance("2 hours"))["hourly"]) == 2
+        assert [run.scheduled_at.hour for run in (await harness.aadvance_to("2027-01-01T03:30"))["hourly"]] == [3]
+        assert (await harness.atrigger("hourly")).result == 1
+        assert len(await harness.aexecutions("hourly")) == 4
+        await harness.aclose()
+
+    asyncio.run(test())
 
 
 def test_many_short_steps_equal_one_long_step(chronos: Harness) -> None:

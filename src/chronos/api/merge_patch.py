@@ -4,11 +4,12 @@ A field of a patch replaces fields that mean the same under another name: ``{"co
 instead of conflicting with them.
 """
 
+from collections.abc import Collection
 from typing import Any
 
-#: Fields of a patch, and the fields of the job that they replace.
+#: Fields of a patch, and the fields of the job that they replace. A target also replaces the tasks.
 _REPLACES = {
-    **dict.fromkeys(("http", "webhook", "command", "python", "grpc", "wait", "job_type"), ("tasks",)),
+    "job_type": ("tasks",),
     "cron_expression": ("schedule",),
     "execute_at": ("schedule",),
     "retry_policy": ("retry",),
@@ -18,12 +19,12 @@ _REPLACES = {
 }
 
 
-def merge(job: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    """Apply a merge patch to a job."""
+def merge(job: dict[str, Any], changes: dict[str, Any], target_fields: Collection[str]) -> dict[str, Any]:
+    """Apply a merge patch to a job. ``target_fields`` are the fields that can hold a target."""
     base = dict(job)
     for name, value in changes.items():
         if value is not None:
-            for replaced in _REPLACES.get(name, ()):
+            for replaced in _REPLACES.get(name, ("tasks",) if name in target_fields else ()):
                 base.pop(replaced, None)
     schedule = changes.get("schedule")
     if schedule is not None:

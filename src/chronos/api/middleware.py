@@ -37,7 +37,7 @@ from chronos.api.errors import (
 from chronos.api.problems import kind_of, problem_response
 from chronos.api.request import REQUEST_ID, REQUEST_INFO, ApiContext, RequestContext
 from chronos.api.responses import HEADERS, write_within
-from chronos.api.routing import Route, Scope
+from chronos.api.routing import V1, Route, Scope
 
 log = logging.getLogger("chronos.api")
 _CLIENT_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,128}", re.ASCII)
@@ -96,7 +96,7 @@ async def _handle_problems(request: web.Request, handler: Handler, base_path: st
     except ConnectionError:
         raise  # the client is gone
     except web.HTTPException as error:
-        response = _to_problem_response(error, request_id, base_path)
+        response = _to_problem_response(error, request, request_id, base_path)
     except Exception as error:  # unexpected errors are logged and returned as 500
         if kind_of(error).status == 500:
             log.exception("request failed", extra={"request_id": request_id, "path": request.path})
@@ -111,11 +111,15 @@ async def _handle_problems(request: web.Request, handler: Handler, base_path: st
     return response
 
 
-def _to_problem_response(error: web.HTTPException, request_id: str, base_path: str) -> web.StreamResponse:
+def _to_problem_response(
+    error: web.HTTPException, request: web.Request, request_id: str, base_path: str
+) -> web.StreamResponse:
     """Convert an error of aiohttp to a problem."""
     match error:
         case web.HTTPNotFound():
-            no_route = NoRoute(f"no route has this path; see {base_path}/docs for all routes")
+            within_api = request.path.removeprefix(base_path).startswith("/api/")
+            prefix = "" if within_api else f"paths of the API start with {base_path}{V1}; "
+            no_route = NoRoute(f"no route has this path; {prefix}see {base_path}/docs for all routes")
             return problem_response(no_route, request_id, base_path)
         case web.HTTPMethodNotAllowed():
             allowed = ", ".join(sorted(error.allowed_methods))

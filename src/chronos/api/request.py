@@ -293,8 +293,8 @@ class RequestContext:
     def idempotency(self) -> str | None:
         """The client's Idempotency-Key."""
         key = self.request.headers.get("Idempotency-Key")
-        if key is not None and (not key or len(key) > MAX_KEY or not key.isascii() or not key.isprintable()):
-            raise Malformed(f"invalid Idempotency-Key; use 1 to {MAX_KEY} printable ASCII characters")
+        if key is not None and (fault := find_key_fault(key)):
+            raise Malformed(f"invalid Idempotency-Key; {fault}")
         return key
 
     def key_for(self, verb: str, subject: bytes) -> str | None:
@@ -381,6 +381,12 @@ class BodyReader(ObjectReader):
         self.finish()
         if self.problems:
             raise InvalidBody(self.problems)
+
+
+def find_key_fault(key: str) -> str | None:
+    """Return what to change in an idempotency key, or None if it is valid."""
+    is_valid = 0 < len(key) <= MAX_KEY and key.isascii() and key.isprintable()
+    return None if is_valid else f"use 1 to {MAX_KEY} printable ASCII characters"
 
 
 def make_forbidden(

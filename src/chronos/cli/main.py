@@ -54,6 +54,7 @@ OFFLINE = {"schedule": f"{_COMMANDS}.schedule:schedule"}
 #: The commands of ``chronos``.
 SERVER_COMMANDS = {
     "server": "chronos.cli.server:server",
+    "demo": "chronos.cli.demo:demo",
     "config": "chronos.cli.config:config",
     "doctor": "chronos.cli.server:doctor",
     "backup": "chronos.cli.server:backup",

@@ -50,11 +50,12 @@ def server(
     flags: dict[str, Any] = {"store": store, "server.listen": listen, "node.id": node_id}
     loaded = read_config(config, os.environ, flags)
     hide_credentials()
-    announce = note if loaded["logging.output"] == "stdout" else _announce  # keep the banner out of the log lines
-    return serve(loaded, announce=announce, roles=Roles(schedules=not no_scheduler, works=not no_worker))
+    tell = note if loaded["logging.output"] == "stdout" else announce  # keep the banner out of the log lines
+    return serve(loaded, announce=tell, roles=Roles(schedules=not no_scheduler, works=not no_worker))
 
 
-def _announce(text: str) -> None:
+def announce(text: str) -> None:
+    """Print the start message of a server at once, even into a pipe."""
     emit(text)
     if sys.stdout is not None:
         sys.stdout.flush()

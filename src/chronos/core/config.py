@@ -56,6 +56,15 @@ class RecoveryStrategy(StrEnum):
     COMPRESSED = "compressed"
 
 
+#: Words of other schedulers that are accepted for a policy.
+OVERLAP_ALIASES = {"forbid": Overlap.SKIP}
+RECOVERY_ALIASES = {
+    "SKIP_MISSED": RecoveryStrategy.SKIP,
+    "RUN_ONCE": RecoveryStrategy.COMPRESSED,
+    "RUN_ALL": RecoveryStrategy.ALL,
+}
+
+
 class UpdatePolicy(StrEnum):
     IMMEDIATE = "immediate"
     GRACEFUL = "graceful"
@@ -70,6 +79,7 @@ class Retry(Definition, frozen=True, kw_only=True):
     multiplier: float | None = None
     max_us: int | None = None
     jitter: float | None = None
+    timeout_multiplier: float | None = None  # the growth of the task timeout from attempt to attempt
     retry_on: tuple[str, ...] | None = None  # empty: any failure
 
 
@@ -141,6 +151,7 @@ class EffectiveSettings(Struct, frozen=True, kw_only=True):
     retry_multiplier: float
     retry_max_us: int
     retry_jitter: float
+    retry_timeout_multiplier: float
     retry_on: tuple[str, ...]
     execution_timeout_us: int
     task_timeout_us: int
@@ -168,7 +179,15 @@ NOTHING_SET = Settings()
 DEFAULTS = Settings(
     mode=Mode.SEQUENTIAL,
     on_failure=OnFailure.FAIL_FAST,
-    retry=Retry(max_attempts=3, initial_us=SECOND_US, multiplier=2.0, max_us=HOUR_US, jitter=0.1, retry_on=()),
+    retry=Retry(
+        max_attempts=3,
+        initial_us=SECOND_US,
+        multiplier=2.0,
+        max_us=HOUR_US,
+        jitter=0.1,
+        timeout_multiplier=1.0,
+        retry_on=(),
+    ),
     execution_timeout_us=HOUR_US,
     task_timeout_us=5 * MINUTE_US,
     overlap=Overlap.SKIP,

@@ -125,7 +125,8 @@ TRANSITIONS: dict[Status | None, frozenset[Status]] = {
 }
 
 TASK_TRANSITIONS: dict[TaskStatus | None, frozenset[TaskStatus]] = {
-    None: frozenset({TaskStatus.PENDING, TaskStatus.SUCCEEDED}),  # a replay keeps tasks that succeeded before
+    # A replay keeps tasks that succeeded before, and skips tasks that were not chosen.
+    None: frozenset({TaskStatus.PENDING, TaskStatus.SUCCEEDED, TaskStatus.SKIPPED}),
     TaskStatus.PENDING: frozenset({TaskStatus.RUNNING, TaskStatus.WAITING, TaskStatus.CANCELED, TaskStatus.SKIPPED}),
     TaskStatus.RUNNING: frozenset(TaskStatus) - {TaskStatus.PENDING, TaskStatus.RUNNING},
     TaskStatus.RETRYING: frozenset({TaskStatus.RUNNING, TaskStatus.FAILED, TaskStatus.CANCELED}),

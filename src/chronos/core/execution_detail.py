@@ -34,9 +34,8 @@ class Detail(Struct, frozen=True, kw_only=True, omit_defaults=True):
     reason: str | None = None  # why it was requested
     expires_us: int | None = None  # it does not start from then on
     upstream: tuple[str, ...] = ()  # ids of the upstream executions, in hex
-    carried: dict[str, Any] | None = (
-        None  # for a replay from the failed tasks: results of the tasks that succeeded before
-    )
+    carried: dict[str, Any] | None = None  # for a replay of some tasks: results of tasks that succeeded before
+    chosen: tuple[str, ...] | None = None  # for a replay of chosen tasks: the only tasks that run
     greeted: bool = False  # ``on_start`` has run
     group: TaskGroup | None = None
     memory: dict[str, tuple[RecordedTask, ...]] = {}  # by task

@@ -1,7 +1,7 @@
 """Deterministic ids: every node computes the same one, so creating an object twice is harmless.
 
-All ids have 16 bytes. Jobs and tasks have a UUIDv5. An execution has a UUIDv8 that begins with milliseconds, so that
-ids sort by time and determine the partition of history::
+All ids have 16 bytes. Jobs, tasks and task runs have a UUIDv5, attempts a UUIDv8. An execution has a UUIDv8 that begins
+with milliseconds, so that ids sort by time and determine the partition of history::
 
     48 bits  milliseconds of the instant (scheduled) or of the request (all other causes)
      4 bits  version 8,  then 12 + 62 bits of a hash of job, instant and cause,  around 2 bits of variant
@@ -54,6 +54,11 @@ def task_id(job: bytes, name: str) -> bytes:
     return _uuid5(job, f"task\0{name}")
 
 
+def task_run_id(execution: bytes, task: str) -> bytes:
+    """Return the id of a task within one execution: the same for all of its attempts."""
+    return _uuid5(execution, f"task\0{task}")
+
+
 def scheduled_execution_id(job: bytes, scheduled_us: int) -> bytes:
     """Return the id of the execution of an instant, on time or recovered."""
     return _execution_id(scheduled_us // 1000, job, scheduled_us, _SCHEDULE, b"")
@@ -85,7 +90,10 @@ def span_id(job: bytes, from_us: int, status: int) -> bytes:
 
 def attempt_id(execution: bytes, task: str, number: int) -> bytes:
     """Return the id of an attempt of a task, counted from 1."""
-    return blake2b(b"\0".join((execution, task.encode(), b"%d" % number)), digest_size=ID_BYTES).digest()
+    digest = bytearray(blake2b(b"\0".join((execution, task.encode(), b"%d" % number)), digest_size=ID_BYTES).digest())
+    digest[6] = digest[6] & 0x0F | 0x80
+    digest[8] = _VARIANT[digest[8]]
+    return bytes(digest)
 
 
 def id_floor(at_us: int) -> bytes:

@@ -19,6 +19,7 @@ from chronos.core.settings.levels import NO_LEVELS
 from chronos.errors import Invalid
 
 DEFAULT_NAMESPACE = "default"
+ONE_OFF_TAG = "one-off"  # of a job that has only one-off runs, with the kind of its target
 _NAME_INDEPENDENT = re.compile(r"[0-9*,/ -]+|@[a-z]+|@every [0-9a-z.]+", re.ASCII)  # no ``H``, no words
 
 

@@ -19,6 +19,7 @@ class ReasonCode(StrEnum):
     OUTSIDE_RECOVERY = "outside_recovery"
     UPSTREAM_FAILED = "upstream_failed"
     EXPIRED = "expired"
+    NOT_CHOSEN = "not_chosen"
     CANCELED = "canceled"
     REPLACED = "replaced"
     JOB_DELETED = "job_deleted"
@@ -39,6 +40,7 @@ _SENTENCES = {
     ReasonCode.OUTSIDE_RECOVERY: "It was missed, and the job's recovery does not run it.",
     ReasonCode.UPSTREAM_FAILED: "An upstream job did not succeed.",
     ReasonCode.EXPIRED: "It had not started when it expired.",
+    ReasonCode.NOT_CHOSEN: "The replay runs other tasks only.",
     ReasonCode.CANCELED: "It was canceled.",
     ReasonCode.REPLACED: "A newer run of the job replaced it.",
     ReasonCode.JOB_DELETED: "Its job was deleted.",

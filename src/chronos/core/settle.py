@@ -16,7 +16,7 @@ stop from outside (a user cancels, or the execution timeout passes) is not a fai
 too.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, assert_never
 
@@ -41,6 +41,7 @@ from chronos.core.task_group import STOP_CODES, Layout, StoppedBy, TaskGroup, Ta
 
 MAX_ERROR_CHARS = 4_000
 _NOTHING: Mapping[str, Any] = {}
+_NOT_CHOSEN = StoppedBy(code=ReasonCode.NOT_CHOSEN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,15 +80,27 @@ class Step:
     end: End | None = None
 
 
-def begin(layout: Layout, now_us: int, *, carried: Mapping[str, Any] = _NOTHING) -> Step:
-    """Start the first tasks of a new execution. ``carried``: the results of tasks that a replay does not repeat."""
-    tasks = tuple(
-        TaskState(name=plan.name, status=TaskStatus.SUCCEEDED, finished_us=now_us, result=carried[plan.name])
-        if plan.name in carried
-        else TaskState(name=plan.name)
-        for plan in layout.tasks
-    )
+def begin(
+    layout: Layout,
+    now_us: int,
+    *,
+    carried: Mapping[str, Any] | None = None,
+    chosen: Collection[str] | None = None,
+) -> Step:
+    """Start the first tasks of a new execution.
+
+    ``carried``: the results of tasks that a replay does not repeat. ``chosen``: the only tasks that a replay runs.
+    """
+    tasks = tuple(_begin_task(plan.name, now_us, carried or _NOTHING, chosen) for plan in layout.tasks)
     return _StepBuilder(layout, TaskGroup(tasks=tasks, began_us=now_us), now_us).build()
+
+
+def _begin_task(name: str, now_us: int, carried: Mapping[str, Any], chosen: Collection[str] | None) -> TaskState:
+    if name in carried:
+        return TaskState(name=name, status=TaskStatus.SUCCEEDED, finished_us=now_us, result=carried[name])
+    if chosen is not None and name not in chosen:
+        return TaskState(name=name, status=TaskStatus.SKIPPED, finished_us=now_us, stopped_by=_NOT_CHOSEN)
+    return TaskState(name=name)
 
 
 def apply_outcome(
@@ -365,8 +378,9 @@ def _cut(error: str | None) -> str | None:
 
 
 def _decide_end(layout: Layout, group: TaskGroup) -> End:
-    """Decide the status of a group in which every task has ended."""
-    statuses = [task.status for task in group.tasks]
+    """Decide the status of a group in which every task has ended. Tasks that a replay leaves out do not count."""
+    tasks = [task for task in group.tasks if task.stopped_by != _NOT_CHOSEN]
+    statuses = [task.status for task in tasks]
     if all(status is TaskStatus.SUCCEEDED for status in statuses):
         return End(status=Status.SUCCEEDED, reason=Reason.of(ReasonCode.SUCCEEDED))
     if group.stop is not None:
@@ -375,7 +389,7 @@ def _decide_end(layout: Layout, group: TaskGroup) -> End:
     if group.aborted_by is not None:
         aborting = group.tasks[layout.index_of(group.aborted_by)]
         return _build_failure(aborting, _describe_failure(aborting))
-    failed = [task for task in group.tasks if task.status is not TaskStatus.SUCCEEDED and task.stopped_by is None]
+    failed = [task for task in tasks if task.status is not TaskStatus.SUCCEEDED and task.stopped_by is None]
     if TaskStatus.SUCCEEDED not in statuses:
         first = next((task for task in failed if task.lost), failed[0])
         return _build_failure(first, "Every task failed" if len(statuses) > 1 else _describe_failure(first))

@@ -4,6 +4,8 @@ A label per job would create millions of series on a large server. So only the f
 all others share one. Without ``per_job`` the label is empty, which equals no label in Prometheus.
 """
 
+from collections.abc import Callable
+
 from prometheus_client import Counter, Gauge, Histogram
 from prometheus_client.registry import CollectorRegistry
 
@@ -33,10 +35,25 @@ class MetricDefinitions:
         def histogram(name: str, help_text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
             return Histogram(name, help_text, labels, registry=registry, buckets=buckets)
 
-        self.running = gauge("scheduler_jobs_running_total", "Executions running now, on all nodes.")
-        self.in_queue = gauge("scheduler_jobs_in_queue_total", "Executions ready or queued now.")
+        def gauge_twice(name: str, help_text: str) -> Callable[[float], None]:
+            """A gauge under two names. Prometheus reserves the suffix ``_total`` for counters; older alerts use it."""
+            gauges = gauge(name, help_text), gauge(f"{name}_total", f"{help_text} The same as {name}.")
+
+            def set_both(value: float) -> None:
+                for each in gauges:
+                    each.set(value)
+
+            return set_both
+
+        self.set_running = gauge_twice("scheduler_jobs_running", "Executions running now, on all nodes.")
+        self.set_in_queue = gauge_twice("scheduler_jobs_in_queue", "Executions ready or queued now.")
+        self.set_paused = gauge_twice("scheduler_jobs_paused", "Paused jobs.")
+        self.waiting = gauge("scheduler_executions_waiting", "Executions that wait for a retry, a time or a signal.")
+        self.dead_letters = gauge("scheduler_dead_letters", "Dead letters, at most 100,000.")
+        self.abandoned_threads = gauge(
+            "scheduler_threads_abandoned", "Threads of this node that ignored a stop and still run."
+        )
         self.unclaimable = gauge("scheduler_executions_unclaimable", "Ready executions that no live node can take.")
-        self.paused = gauge("scheduler_jobs_paused_total", "Paused jobs.")
         self.nodes = gauge("scheduler_nodes", "Live nodes.")
         self.leader = gauge("scheduler_leader", "1 if this node admits due jobs.")
         self.store_up = gauge("scheduler_store_up", "1 if the store responded to the last read.")

@@ -5,6 +5,7 @@ Each server has its own registry, so that two servers in one process do not mix.
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import TypeVar, assert_never
 
 from prometheus_client import (
@@ -37,10 +38,12 @@ from chronos.core.reasons import ReasonCode
 from chronos.core.shortage import explain_shortage
 from chronos.errors import ChronosError
 from chronos.observe.event_log import JobNameLookup
+from chronos.observe.last_successes import SUCCESSES, LastSuccesses
 from chronos.observe.metric_definitions import UNKNOWN_JOB_LABEL, JobLabels, MetricDefinitions
 from chronos.store.contract import Store
 
 _STORE_READ_TIMEOUT_S = 2.0
+_MAX_DEAD_LETTERS = 100_000  # a count beyond it would take long
 _PAUSE_PER_READ, _MAX_PAUSE_S = 4, 0.5  # pause between two reads: 4 times the last read, to bound the load
 _MAX_UNSCHEDULABLE_JOBS = 10_000
 _MAX_CACHED_SERIES = 20_000
@@ -70,6 +73,9 @@ class Metrics:
         self._labels = JobLabels(name_of, per_job=per_job)
         self._attempt_series: dict[tuple[bytes, str, AttemptStatus], tuple[Counter, Histogram]] = {}
         self._end_series: dict[tuple[bytes, Status, ReasonCode], tuple[Counter, Histogram]] = {}
+        self._last_successes = LastSuccesses(name_of) if per_job else None
+        if self._last_successes is not None:
+            self._registry.register(self._last_successes)
         self._unschedulable: set[bytes] = set()
         self._reads_begun = 0
         self._next_read_s = 0.0  # earliest start of the next read
@@ -95,6 +101,8 @@ class Metrics:
             case ExecutionEnded():
                 ends, execution_s = self._find_end_series(event)
                 ends.inc()
+                if self._last_successes is not None and event.status in SUCCESSES:
+                    self._last_successes.note(event.job, event.at_us)
                 if event.status is not Status.SKIPPED:
                     execution_s.observe(event.duration_us / 1e6)
             case ExecutionAdmitted(status=Status.SKIPPED):
@@ -127,6 +135,10 @@ class Metrics:
     def set_failing_duties_source(self, count: Callable[[], int]) -> None:
         """Set the function that returns the number of failing duties. It is called for every scrape."""
         self._meters.failing.set_function(count)
+
+    def set_abandoned_threads_source(self, count: Callable[[], int]) -> None:
+        """Set the function that returns the number of abandoned threads that still run. See ``ThreadPool``."""
+        self._meters.abandoned_threads.set_function(count)
 
     @property
     def unschedulable_jobs(self) -> int:
@@ -197,18 +209,28 @@ class Metrics:
             async with asyncio.timeout(_STORE_READ_TIMEOUT_S):
                 counts = await self._store.counts()
                 nodes = await self._store.nodes()
+                dead_letters = await self._store.count_dead_letters(_MAX_DEAD_LETTERS)
                 unclaimable = await self._count_unclaimable(nodes) if counts.open.get(Status.READY) else 0
         except (ChronosError, TimeoutError):
             meters.store_up.set(0)
             return
+        await self._read_last_successes()
         live_since_us = self._clock.now_us() - self._heartbeat_timeout_us
         meters.store_up.set(1)
         self.active_jobs = counts.jobs.get(JobState.ACTIVE, 0)
-        meters.running.set(counts.open.get(Status.RUNNING, 0))
-        meters.in_queue.set(counts.open.get(Status.READY, 0) + counts.open.get(Status.QUEUED, 0))
+        meters.set_running(counts.open.get(Status.RUNNING, 0))
+        meters.set_in_queue(counts.open.get(Status.READY, 0) + counts.open.get(Status.QUEUED, 0))
+        meters.waiting.set(counts.open.get(Status.WAITING, 0))
+        meters.dead_letters.set(dead_letters)
         meters.unclaimable.set(unclaimable)
-        meters.paused.set(counts.jobs.get(JobState.PAUSED, 0))
+        meters.set_paused(counts.jobs.get(JobState.PAUSED, 0))
         meters.nodes.set(sum(node.stopped_us is None and node.beat_us >= live_since_us for node in nodes))
+
+    async def _read_last_successes(self) -> None:
+        if self._last_successes is not None:
+            with suppress(ChronosError, TimeoutError):  # the next scrape reads on
+                async with asyncio.timeout(_STORE_READ_TIMEOUT_S):
+                    await self._last_successes.read_store(self._store, self._clock.now_us())
 
     async def _count_unclaimable(self, nodes: Sequence[Node]) -> int:
         """Count the ready executions in lanes that no live node can serve."""

@@ -20,6 +20,7 @@ from enum import Enum
 from typing import Any, Protocol
 
 from chronos.core.execution_detail import RecordedTask
+from chronos.core.ids import attempt_id, task_run_id
 from chronos.core.outcome import Outcome
 from chronos.core.planner import CoveredSpan
 
@@ -103,6 +104,7 @@ class AttemptCall:
     started_us: int
     deadline_us: int | None  # wall time, for information; the caller enforces it
     has_timeout: bool = True  # False: no setting has a timeout, so the runner's default applies
+    timeout_factor: float = 1.0  # lengthens the runner's own timeouts, after a retry
     last_run_us: int | None
     options: Mapping[str, Any] = field(repr=False)  # of the target; may contain credentials
     payload: Any = field(default=None, repr=False)  # of the trigger, or of the job
@@ -119,6 +121,16 @@ class AttemptCall:
     detail: dict[str, Any] = field(default_factory=dict)  # for the attempt's record: exit_code, response …
     statements: list[tuple[str, tuple[Any, ...]]] = field(default_factory=list)  # SQL that commits with the task
     on_abandon: Callable[[], None] | None = None  # set by a runner that can abandon its work
+
+    @property
+    def task_run_id(self) -> bytes:
+        """The id of the task within the execution: the same for all of its attempts."""
+        return task_run_id(self.execution, self.task)
+
+    @property
+    def attempt_id(self) -> bytes:
+        """The id of the attempt."""
+        return attempt_id(self.execution, self.task, self.number)
 
 
 class Runner(Protocol):

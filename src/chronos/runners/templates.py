@@ -107,12 +107,7 @@ class Renderer:
     def _lookup(self, where: str, name: Name) -> Any:
         field = _FIELDS.get(name)
         if field is not None:
-            value = field(self._call)
-            if value is ABSENT:
-                raise Invalid(
-                    f'{where}: "{".".join(name)}" does not exist; only a run that covers missed instants has a span'
-                )
-            return value
+            return field(self._call)
         _check_name(where, name, True)
         if name[0] == "secret":
             if self._secrets is no_secrets:
@@ -144,14 +139,17 @@ def _format_optional_instant(us: int | None) -> str | None:
     return None if us is None else rfc3339(us)
 
 
-def _span_field_reader(key: Callable[[CoveredSpan], Any]) -> Callable[[AttemptCall], Any]:
-    return lambda call: ABSENT if call.span is None else key(call.span)
+def _covered_span(call: AttemptCall) -> CoveredSpan:
+    """Return the span of a compressed recovery. Every other run covers its own instant."""
+    return call.span or CoveredSpan(from_us=call.scheduled_us, to_us=call.scheduled_us, count=1)
 
 
 _FIELDS: dict[Name, Callable[[AttemptCall], Any]] = {
     ("execution", "id"): lambda call: uuid_text(call.execution),
     ("execution", "task"): lambda call: call.task,
+    ("execution", "task_run_id"): lambda call: uuid_text(call.task_run_id),
     ("execution", "attempt"): lambda call: call.number,
+    ("execution", "attempt_id"): lambda call: uuid_text(call.attempt_id),
     ("execution", "token"): lambda call: call.token,
     ("execution", "scheduled_at"): lambda call: rfc3339(call.scheduled_us),
     ("execution", "started_at"): lambda call: rfc3339(call.started_us),
@@ -160,9 +158,9 @@ _FIELDS: dict[Name, Callable[[AttemptCall], Any]] = {
     ("job", "id"): lambda call: uuid_text(call.job),
     ("job", "name"): lambda call: call.job_name,
     ("job", "namespace"): lambda call: call.namespace,
-    ("span", "from"): _span_field_reader(lambda span: rfc3339(span.from_us)),
-    ("span", "to"): _span_field_reader(lambda span: rfc3339(span.to_us)),
-    ("span", "count"): _span_field_reader(lambda span: span.count),
+    ("span", "from"): lambda call: rfc3339(_covered_span(call).from_us),
+    ("span", "to"): lambda call: rfc3339(_covered_span(call).to_us),
+    ("span", "count"): lambda call: _covered_span(call).count,
 }
 _ROOTS = ("execution", "job", "span", "payload", "secret")
 

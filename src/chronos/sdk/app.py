@@ -1,16 +1,13 @@
 """``Chronos``: the object that holds a program's jobs and their store."""
 
-import os
-import socket
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, Unpack, cast, overload
 
 from chronos.assembly import WebhookOptions, hide_url_password
 from chronos.clock import SystemClock
-from chronos.core.schedule.timezones import get_zone
-from chronos.engine.options import EngineOptions
 from chronos.errors import ChronosError, Invalid
+from chronos.sdk.app_options import build_engine_options, check_app_options, check_texts, to_grace_s
 from chronos.sdk.declarations import (
     FunctionRef,
     build_python_target,
@@ -20,17 +17,15 @@ from chronos.sdk.declarations import (
     prefix_errors,
     read_after,
     read_hooks,
+    to_json_payload,
 )
 from chronos.sdk.group import Group
-from chronos.sdk.home_loop import OnHomeLoop, blocking, on_home_loop
-from chronos.sdk.info import JobInfo, to_job_info
 from chronos.sdk.job import Job, JobHandle
 from chronos.sdk.job_options import (
     CommandJobOptions,
     Duration,
     FunctionJobOptions,
     GroupOptions,
-    Instant,
     JobOptions,
     Shape,
     TaskJobOptions,
@@ -40,13 +35,11 @@ from chronos.sdk.job_options import (
     build_job_shape,
     build_other_target,
     check_keywords,
-    to_seconds,
 )
 from chronos.sdk.run_forever import run_forever
-from chronos.sdk.run_handle import Run, read_execution_id
 from chronos.sdk.runtime import Runtime
+from chronos.sdk.stored_jobs import StoredJobs
 from chronos.sdk.task_job import TaskDecorator, TaskJob, check_task_parameters
-from chronos.store.contract import JobFilter
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -54,7 +47,7 @@ R = TypeVar("R")
 _PRIVATE_ADDRESS_ADVICE = "allow it with Chronos(allow_hosts=[…]), or every private address with allow_private=True"
 
 
-class Chronos(OnHomeLoop):
+class Chronos(StoredJobs):
     """An app: a program's jobs, and the store they are kept in.
 
     - ``url``: ``sqlite:///app.db`` (a relative path), ``sqlite:////var/app.db`` (an absolute one), ``sqlite://`` (in
@@ -67,6 +60,9 @@ class Chronos(OnHomeLoop):
     - ``queues``, ``labels``: the queues that this node serves (None: all), and its labels for ``placement``.
     - ``grace``: how long runs may take to end when the app stops, or after they are canceled.
     - ``timeout_grace``: how long a run may take to end after its timeout.
+    - ``heartbeat_interval``, ``heartbeat_timeout``: how often the node reports to the store, and after how long without
+      a report other nodes take over its runs. The timeout must be at least twice the interval.
+    - ``reaper_interval``: how often the node looks for runs of dead nodes.
     - ``defaults``: settings for jobs that do not set them, such as ``{"retries": 5}``.
     - ``allow_private``, ``allow_hosts``: webhooks to private addresses are rejected. ``allow_hosts`` allows some
       (names, ``*.internal``, addresses or networks), ``allow_private=True`` all.
@@ -113,18 +109,24 @@ class Chronos(OnHomeLoop):
         labels: Mapping[str, str] | None = None,
         grace: Duration = 30,
         timeout_grace: Duration = 2,
+        heartbeat_interval: Duration = 10,
+        heartbeat_timeout: Duration = 30,
+        reaper_interval: Duration = 5,
         defaults: Mapping[str, Any] | None = None,
         allow_private: bool = False,
         allow_hosts: Sequence[str] = (),
     ) -> None:
         check_app_options(namespace=namespace, owner=owner, timezone=timezone, node_name=node_name)
-        options = EngineOptions(
-            node_name=node_name or f"{socket.gethostname()}-{os.getpid()}",
-            slots=_check_integer(slots, "slots"),
-            queues=None if queues is None else frozenset(_check_texts(queues, "queues")),
-            labels=_check_labels(labels),
-            grace_s=to_seconds(grace, "grace"),
-            timeout_grace_s=to_seconds(timeout_grace, "timeout_grace"),
+        options = build_engine_options(
+            node_name=node_name,
+            slots=slots,
+            queues=queues,
+            labels=labels,
+            grace=grace,
+            timeout_grace=timeout_grace,
+            heartbeat_interval=heartbeat_interval,
+            heartbeat_timeout=heartbeat_timeout,
+            reaper_interval=reaper_interval,
         )
         self._runtime = Runtime(
             url,
@@ -135,12 +137,12 @@ class Chronos(OnHomeLoop):
             defaults={} if defaults is None else defaults,
             http=WebhookOptions(
                 allow_private=allow_private,
-                allow_hosts=_check_texts(allow_hosts, "allow_hosts"),
+                allow_hosts=check_texts(allow_hosts, "allow_hosts"),
                 advice=_PRIVATE_ADDRESS_ADVICE,
             ),
+            timezone=timezone,
         )
         self._home = self._runtime.home
-        self._timezone = timezone
         self._handles: dict[str, JobHandle] = {}
 
     # --- declaring jobs
@@ -181,7 +183,8 @@ class Chronos(OnHomeLoop):
                 check_keywords(options, FunctionJobOptions)
                 name = choose_function_name(function, options.get("name"))
                 target = build_python_target(name, options)
-                self._declare(name, target, options, {name: make_function_ref(function, options)})
+                settings = {**options, "payload": to_json_payload(name, function, options.get("payload"))}
+                self._declare(name, target, settings, {name: make_function_ref(function, options)})
             return self._keep_handle(self._job_kind(self._runtime, name, function))
 
         return add if function is None else add(function)
@@ -268,14 +271,26 @@ class Chronos(OnHomeLoop):
         """
         return self._declare_target(name, lambda: build_command_target(argv, options), options, CommandJobOptions)
 
-    def python(self, name: str, function: str, **options: Unpack[JobOptions]) -> JobHandle:
-        """Declare a job that calls a function of another program, by the name that it has there.
+    def python(self, name: str, function: str | Callable[..., Any], **options: Unpack[JobOptions]) -> JobHandle:
+        """Declare a job that calls a function of this program, or of another one by the name that it has there.
 
         Takes the keywords of ``job`` except ``name``, ``isolation`` and ``limits``.
 
         Returns a ``JobHandle``. Raises as ``job`` does.
+
+        Example::
+
+            app.python("add-small", add, every="10s", payload={"a": 1, "b": 2})
+            app.python("billing", "shop.send_bills", cron="0 6 1 * *")
         """
-        return self._declare_target(name, lambda: build_python_target(function, {}), options, JobOptions)
+        with prefix_errors(f"job {name}"):
+            check_keywords(options, JobOptions)
+            function_name, refs = self._runtime.declared.to_function_name(function)
+            settings = dict(options)
+            if callable(function):
+                settings["payload"] = to_json_payload(function_name, function, options.get("payload"))
+            self._declare(name, build_python_target(function_name, {}), settings, refs)
+        return self._keep_handle(self._handle_kind(self._runtime, name))
 
     def target(
         self, name: str, kind: str, options: Mapping[str, Any] | None = None, **settings: Unpack[JobOptions]
@@ -364,55 +379,6 @@ class Chronos(OnHomeLoop):
     ) -> None:
         self.stop()
 
-    # --- jobs of the store
-
-    def scheduled_jobs(self) -> list[JobHandle]:
-        """The jobs that this program declares, as handles."""
-        return [self._handles[name] for name in self._runtime.declared.jobs]
-
-    @on_home_loop
-    async def aall_jobs(self) -> list[JobInfo]:
-        """List every job of the namespace, by name, including those of other programs.
-
-        Returns a ``JobInfo`` per job.
-        """
-        session = await self._runtime.session()
-        return [to_job_info(job) async for job in session.iterate_jobs(JobFilter(namespace=self._runtime.namespace))]
-
-    async def atrigger(
-        self,
-        name: str,
-        payload: Any = None,
-        *,
-        at: Instant | None = None,
-        in_: Duration | None = None,
-        expires: Duration | Instant | None = None,
-        key: str | None = None,
-    ) -> Run:
-        """Run a job of the store once, now or later. Another program may have declared it.
-
-        Parameters, return value and errors are those of ``JobHandle.trigger``.
-        """
-        return await JobHandle(self._runtime, name).atrigger(payload, at=at, in_=in_, expires=expires, key=key)
-
-    all_jobs = blocking(aall_jobs)
-    trigger = blocking(atrigger)
-
-    def get(self, name: str) -> JobHandle:
-        """The handle of a job of the store, by its name. Another program may have declared it.
-
-        Does not read the store: methods of the handle raise ``NotFound`` if the store lacks the job.
-        """
-        return self._handles.get(name) or JobHandle(self._runtime, name)
-
-    def get_run(self, id: str) -> Run:
-        """The handle of a run, by its id.
-
-        Does not read the store: methods of the handle raise ``NotFound`` if the store lacks the run.
-        Raises ``NotFound`` for text that is not an id.
-        """
-        return Run(self._runtime, read_execution_id(id), "")
-
     # --- internals
 
     def _declare_target(
@@ -432,8 +398,9 @@ class Chronos(OnHomeLoop):
         self, name: str, target: Shape, options: Mapping[str, Any]
     ) -> tuple[Shape, dict[str, FunctionRef]]:
         hooks, refs = read_hooks(name, options)
-        shape = build_job_shape(options, timezone=self._timezone)
-        return {**shape, **target, **read_after(options.get("after")), **hooks}, refs
+        shape = build_job_shape(options, timezone=self._runtime.timezone)
+        after = read_after(options.get("after"), self._runtime.declared.to_job_name)
+        return {**shape, **target, **after, **hooks}, refs
 
     def _keep_handle(self, handle: "Handle") -> "Handle":
         self._handles[handle.name] = handle
@@ -447,40 +414,3 @@ class Chronos(OnHomeLoop):
 
 
 Handle = TypeVar("Handle", bound=JobHandle)
-
-
-def to_grace_s(grace: Duration | None) -> float | None:
-    """A grace period in seconds; None: that of the app."""
-    return None if grace is None else to_seconds(grace, "grace")
-
-
-def check_app_options(*, timezone: str | None, **texts: str | None) -> None:
-    """Check the texts and the time zone of an app. Raises ``Invalid``."""
-    for argument, value in (*texts.items(), ("timezone", timezone)):
-        if value is not None and (not isinstance(value, str) or not value):
-            raise Invalid(f"{argument} is {value!r}; use text, or leave it out")
-    if timezone is not None:
-        try:
-            get_zone(timezone)
-        except LookupError as error:
-            raise Invalid(f"timezone: {error.args[0]}") from None
-
-
-def _check_integer(value: int, argument: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise Invalid(f"{argument} is {value!r}; use a whole number")
-    return value
-
-
-def _check_texts(values: Sequence[str], argument: str) -> tuple[str, ...]:
-    texts = None if isinstance(values, str) or not isinstance(values, Iterable) else tuple(values)
-    if texts is None or not all(isinstance(text, str) for text in texts):
-        raise Invalid(f"{argument} is {values!r}; use a list of texts")
-    return texts
-
-
-def _check_labels(labels: Mapping[str, str] | None) -> dict[str, str]:
-    labels = {} if labels is None else labels
-    if not isinstance(labels, Mapping) or not all(isinstance(text, str) for pair in labels.items() for text in pair):
-        raise Invalid(f'labels is {labels!r}; use an object of texts, like {{"region": "eu"}}')
-    return dict(labels)

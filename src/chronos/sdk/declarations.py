@@ -14,7 +14,8 @@ from msgspec.structs import replace
 from chronos.core.config import NOTHING_SET, Settings, merge
 from chronos.core.lane import PYTHON
 from chronos.errors import Conflict, Invalid, InvalidSchedule
-from chronos.runners.python.function_registry import FunctionRegistry, Isolation, inspect_function
+from chronos.runners.python.function_registry import Function, FunctionRegistry, Isolation, inspect_function
+from chronos.runners.target_kinds import BUILT_IN_KINDS
 from chronos.sdk.job_options import Shape
 from chronos.service.serializers import Check, Draft, InvalidJob, Problem, read_job
 
@@ -64,6 +65,7 @@ class DeclaredJobs:
     jobs: dict[str, Draft] = field(default_factory=dict)
     unsaved: set[str] = field(default_factory=set)
     empty_groups: set[str] = field(default_factory=set)  # groups that have no tasks yet
+    kept: set[str] = field(default_factory=set)  # jobs that this program changed in the store after declaring them
     on_change: Callable[[], None] = lambda: None
 
     def check_name_is_free(self, name: str) -> None:
@@ -75,6 +77,11 @@ class DeclaredJobs:
         """Raise ``Invalid`` when a group has no tasks."""
         if self.empty_groups:
             raise Invalid(f'the group "{min(self.empty_groups)}" has no tasks; add one with @group.task')
+
+    def keep_stored(self, name: str) -> None:
+        """Do not save a job as declared when the app starts, because this program changed it in the store."""
+        if name in self.jobs:
+            self.kept.add(name)
 
     def to_checked_payload(self, name: str, payload: Any) -> Any:
         """Return a payload with its typed values as JSON. Raises ``Invalid`` when it does not fit the function.
@@ -94,17 +101,69 @@ class DeclaredJobs:
         function.arguments(payload)
         return payload
 
+    def to_job_name(self, job: Any) -> str:
+        """The name of a job, given by its name, its handle or its function. Raises ``Invalid``."""
+        if not callable(job) or isinstance(getattr(job, "name", None), str):
+            return to_name(job)
+        names = [name for name in self.jobs if (known := self.functions.get(name)) is not None and known.call is job]
+        if len(names) == 1:
+            return names[0]
+        if names:
+            raise Invalid(f"{describe_function(job)} is several jobs: {', '.join(names)}; use the name of one of them")
+        raise Invalid(f"{describe_function(job)} is not a job of this program; make it one with @app.job")
+
+    def to_function_name(self, function: Any) -> tuple[str, dict[str, FunctionRef]]:
+        """The name that a function is called by, and the function if it has yet to be registered. Raises ``Invalid``.
+
+        A function may be given by its name in any program, as an object, or as a job or task.
+        """
+        if isinstance(function, str):
+            return function, {}
+        if not callable(function):
+            raise Invalid(f"{function!r} is neither a function nor the name of one")
+        own = unwrap_function(function)
+        name = self.functions.name_of(own)
+        if name is not None:
+            return name, {}
+        name = choose_function_name(own, None)
+        return name, {name: FunctionRef(own)}
+
     def put(self, name: str, shape: Shape, refs: Mapping[str, FunctionRef]) -> None:
         """Add a job, or replace it by one with more tasks. Changes nothing when it raises."""
         draft = self.read(name, shape)
-        for function_name, ref in refs.items():
-            inspect_function(function_name, ref.function, ref.isolation)
+        new_functions = {
+            function_name: inspect_function(function_name, ref.function, ref.isolation)
+            for function_name, ref in refs.items()
+        }
+        self._check_payloads(draft, new_functions)
         for function_name, ref in refs.items():
             self.functions.register(function_name, ref.function, ref.isolation)
         self.jobs[name] = draft
         self.unsaved.add(name)
+        self.kept.discard(name)
         self.empty_groups.discard(name)
         self.on_change()
+
+    def _check_payloads(self, draft: Draft, new_functions: Mapping[str, Function]) -> None:
+        """Raise ``Invalid`` if the declared payload does not fit a function, or lacks where the job runs by itself."""
+        spec = draft.spec
+        runs_by_itself = spec.schedule is not None or bool(spec.after) or draft.runs_on_every_change
+        for task in spec.tasks:
+            function_name = task.target.options.get("name") if task.target.kind == PYTHON else None
+            if not isinstance(function_name, str):
+                continue
+            function = new_functions.get(function_name) or self.functions.get(function_name)
+            payload = task.target.options.get("payload")
+            payload = spec.payload if payload is None else payload
+            if function is None or (payload is None and not runs_by_itself):
+                continue
+            if payload is None and function.required:
+                first = min(function.required, key=function.parameter_names.index)
+                raise Invalid(
+                    f'the parameter "{first}" has no value when the job runs by itself; '
+                    f'give it a default, or add payload={{"{first}": …}}'
+                )
+            function.arguments(payload)
 
     def read(self, name: str, shape: Shape) -> Draft:
         """Read a job shape. Raises ``Invalid``."""
@@ -115,6 +174,11 @@ class DeclaredJobs:
         if self.defaults == NOTHING_SET:
             return draft
         return replace(draft, spec=replace(draft.spec, settings=merge(self.defaults, draft.spec.settings)))
+
+
+def to_json_payload(name: str, function: Callable[..., Any], payload: Any) -> Any:
+    """A declared payload with its typed values as JSON. Raises ``Invalid``."""
+    return None if payload is None else inspect_function(name, unwrap_function(function)).to_payload(payload)
 
 
 def build_python_target(name: str, options: Mapping[str, Any], payload: Any = None) -> Shape:
@@ -152,17 +216,17 @@ def read_hooks(job: str, options: Mapping[str, Any]) -> tuple[Shape, dict[str, F
     return shape, refs
 
 
-def read_after(after: Any) -> Shape:
-    """The jobs that a job follows, given as jobs, names or ``{"job", "on"}``."""
+def read_after(after: Any, to_job_name: Callable[[Any], str]) -> Shape:
+    """The jobs that a job follows, given as jobs, functions, names or ``{"job", "on"}``."""
     if after is None:
         return {}
-    return {"after": [_read_dependency(item) for item in to_list(after)]}
 
+    def read_dependency(item: Any) -> Shape:
+        if not isinstance(item, Mapping):
+            return {"job": to_job_name(item)}
+        return {**item, "job": to_job_name(item["job"])} if "job" in item else dict(item)
 
-def _read_dependency(item: Any) -> Shape:
-    if not isinstance(item, Mapping):
-        return {"job": to_name(item)}
-    return {**item, "job": to_name(item["job"])} if "job" in item else dict(item)
+    return {"after": [read_dependency(item) for item in to_list(after)]}
 
 
 def to_list(value: Any) -> Sequence[Any]:
@@ -216,6 +280,6 @@ def _to_argument_name(problem: Problem) -> str:
     steps = [step for step in problem.pointer.split("/") if step]
     if steps[:1] == ["tasks"]:
         steps = steps[2:] or steps[:1]
-    if len(steps) > 1 and steps[0] in ("schedule", "http", "command", "python", "wait", "retry"):
+    if len(steps) > 1 and steps[0] in ("schedule", *BUILT_IN_KINDS, "retry"):
         steps = steps[1:]
     return ".".join([_ARGUMENTS.get(steps[0], steps[0]), *steps[1:]]) if steps else "job"

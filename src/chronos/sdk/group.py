@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, overload
 
-from chronos.errors import Conflict
+from chronos.errors import Conflict, Invalid
 from chronos.sdk.declarations import (
     DecoratedFunction,
     FunctionRef,
@@ -12,8 +12,10 @@ from chronos.sdk.declarations import (
     describe_function,
     make_function_ref,
     prefix_errors,
+    to_json_payload,
     to_list,
     to_name,
+    unwrap_function,
 )
 from chronos.sdk.job import JobHandle
 from chronos.sdk.job_options import (
@@ -108,7 +110,8 @@ class Group(JobHandle):
                 check_keywords(options, FunctionTaskOptions)
                 name = choose_function_name(function, options.get("name"))
                 full_name = f"{self.name}.{name}"
-                target = build_python_target(full_name, options, options.get("payload"))
+                payload = to_json_payload(full_name, function, options.get("payload"))
+                target = build_python_target(full_name, options, payload)
                 self._add_task(name, target, options, {full_name: make_function_ref(function, options)})
             return FunctionTask(self.name, name, function)
 
@@ -191,11 +194,22 @@ class Group(JobHandle):
     def _add_task(self, name: str, target: Shape, options: Mapping[str, Any], refs: Mapping[str, FunctionRef]) -> None:
         if name in self._tasks:
             raise Conflict(f'the group "{self.name}" already has a task "{name}"; choose another name with name=…')
-        needs = [to_name(need) for need in to_list(options.get("needs", ()))]
+        needs = [self._to_task_name(need) for need in to_list(options.get("needs", ()))]
         task = {"name": name, **target, **({"needs": needs} if needs else {}), **build_task_shape(options)}
         tasks = {**self._tasks, name: task}
         self._runtime.declared.put(self.name, self._build_shape(tasks), {**self._refs, **refs})
         self._tasks = tasks
+
+    def _to_task_name(self, task: Any) -> str:
+        """The name of a task, given by its name, as a task or by its function. Raises ``Invalid``."""
+        if not callable(task) or isinstance(task, Task):
+            return to_name(task)
+        functions = self._runtime.declared.functions
+        for name in self._tasks:
+            function = functions.get(f"{self.name}.{name}")
+            if function is not None and function.call is unwrap_function(task):
+                return name
+        raise Invalid(f"{describe_function(task)} is not a task of this group; add it with @group.task first")
 
     def _build_shape(self, tasks: Mapping[str, Shape]) -> Shape:
         """The job with these tasks. It is a graph if a task needs another and the group has no mode."""

@@ -13,6 +13,7 @@ the method of the same name without the leading ``a``, which waits for the resul
 
 import asyncio
 import functools
+import inspect
 import os
 import threading
 from collections.abc import Callable, Coroutine
@@ -148,15 +149,25 @@ def on_home_loop(method: Method[H, P, R]) -> Method[H, P, R]:
 def blocking(method: Method[H, P, R]) -> Callable[Concatenate[H, P], R]:
     """Make the method that waits for a coroutine method; its name has no leading ``a``."""
     name = method.__name__
+    signature = inspect.signature(method)
 
     @functools.wraps(method)
     def call(self: H, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        _check_arguments(self._format_call(call.__name__), signature, self, *args, **kwargs)
         bound_method: Callable[P, Coroutine[Any, Any, R]] = getattr(self, name)  # a subclass may override it
         return self._home.run_blocking(lambda: bound_method(*args, **kwargs), self._format_call(name))
 
     call.__name__ = name.removeprefix("a").removesuffix("_")
     call.__qualname__ = method.__qualname__.replace(f".{name}", f".{call.__name__}")
     return call
+
+
+def _check_arguments(called: str, signature: inspect.Signature, /, *args: Any, **kwargs: Any) -> None:
+    """Raise ``TypeError`` for arguments that do not fit, with the call as the user wrote it."""
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise TypeError(f"{called} {error}") from None
 
 
 class LoopResult(Generic[R]):

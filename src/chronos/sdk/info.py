@@ -1,53 +1,53 @@
 """Values that the SDK returns about jobs and runs: snapshots that never change."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Any
 
 from chronos.core.calendar import from_us
 from chronos.core.execution import Execution, Span, Status
 from chronos.core.execution_detail import Detail
-from chronos.core.execution_report import Report, TaskReport, to_status_name
-from chronos.core.job import Job, JobState, Unreadable
+from chronos.core.execution_report import TaskReport, to_status_name
 from chronos.core.task_group import TaskState
 from chronos.errors import ChronosError
 from chronos.runners.python.context import MissedSpan, missed_span
 from chronos.service.serializers import id_text
-from chronos.service.serializers.execution import count_attempts, read_detail
+from chronos.service.serializers.execution import count_attempts, lateness_us, read_detail
+
+NO_NODES: Mapping[int, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobInfo:
-    """A job as the store holds it.
+class AttemptInfo:
+    """One attempt of a task.
 
-    - ``name``, ``namespace``, ``description``, ``owner``, ``tags``: as declared.
-    - ``version``: counts the changes of the definition, from 1.
-    - ``state``: ``active``, ``paused``, ``disabled`` or ``done``.
-    - ``schedule``, ``timezone``: None for a job without a schedule.
-    - ``next_run``: when the schedule fires next, or None if it does not.
-    - ``note``: why the job is paused or disabled.
+    - ``number``: counted from 1.
+    - ``status``: ``running``, ``succeeded``, ``failed``, ``timed_out``, ``canceled`` or ``lost``.
+    - ``started_at``, ``finished_at``: None where no time is recorded.
+    - ``error``: why it failed.
+    - ``node``: the name of the node that made it.
+    - ``detail``: what else is recorded, such as the ``exit_code`` of a command or the ``response`` of a webhook.
     """
 
-    name: str
-    namespace: str
-    version: int
-    state: str
-    schedule: str | None
-    timezone: str | None
-    next_run: datetime | None
-    description: str
-    owner: str | None
-    tags: dict[str, str]
-    note: str
+    number: int
+    status: str
+    started_at: datetime | None
+    finished_at: datetime | None
+    error: str | None
+    node: str | None
+    detail: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskInfo:
     """One task of a run.
 
-    ``attempts`` is how many were started, ``error`` the message of the last failed one, ``result`` what the task
-    returned.
+    - ``attempts``: how many were started. ``attempt_history`` has one ``AttemptInfo`` for each; it is empty in lists.
+    - ``error``: the message of the last failed attempt.
+    - ``result``: what the task returned.
+    - ``started_at``, ``finished_at``: None until then.
     """
 
     name: str
@@ -55,6 +55,9 @@ class TaskInfo:
     attempts: int
     error: str | None
     result: Any
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    attempt_history: tuple[AttemptInfo, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,11 +72,19 @@ class RunInfo:
     - ``attempts``: how many attempts were started.
     - ``reason``, ``message``: the code and the sentence that explain the status.
     - ``result``, ``payload``: JSON values.
-    - ``tasks``: one ``TaskInfo`` per task.
-    - ``job_version``: the version of the job that runs.
+    - ``tasks``: one ``TaskInfo`` per task. A server leaves them out of lists.
+    - ``job``, ``job_id``, ``job_version``: the job, and the version of it that runs.
     - ``recovered``: True if the instant had been missed.
     - ``replay_of``: the id of the run that this one repeats.
     - ``span``: the missed instants that a compressed recovery stands for.
+    - ``admitted_at``: when the run was created.
+    - ``node``: the name of the node that runs it or ran it last.
+    - ``lateness``, ``duration``: how long after its instant it started, and how long it took.
+    - ``wakes_at``: when a waiting run continues.
+    - ``held``: True while the run waits because the job is paused.
+    - ``asked_because``: the reason that was given with the request.
+    - ``upstream``: the ids of the runs that it follows.
+    - ``report``: what hooks receive about a run that is over: the outcome of each task. None in lists.
     """
 
     id: str
@@ -92,6 +103,17 @@ class RunInfo:
     recovered: bool = False
     replay_of: str | None = None
     span: MissedSpan | None = None
+    job: str | None = None
+    job_id: str | None = None
+    admitted_at: datetime | None = None
+    node: str | None = None
+    lateness: timedelta | None = None
+    duration: timedelta | None = None
+    wakes_at: datetime | None = None
+    held: bool = False
+    asked_because: str | None = None
+    upstream: tuple[str, ...] = ()
+    report: dict[str, Any] | None = None
 
     @property
     def is_over(self) -> bool:
@@ -102,6 +124,48 @@ class RunInfo:
     def succeeded(self) -> bool:
         """Whether the run ended with the status ``succeeded``."""
         return self.status == to_status_name(Status.SUCCEEDED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobInfo:
+    """A job as the store holds it.
+
+    - ``name``, ``namespace``, ``description``, ``owner``, ``tags``, ``payload``: as declared.
+    - ``id``: a UUID. It changes when the job is deleted and declared again.
+    - ``version``: counts the changes of the definition, from 1.
+    - ``state``: ``active``, ``paused``, ``disabled`` or ``done``.
+    - ``schedule``, ``timezone``, ``start``, ``end``: None where the job has none.
+    - ``next_run``: when the schedule fires next, or None if it does not.
+    - ``note``: why the job is paused or disabled.
+    - ``settings``: the settings that the job sets, under their names in REST, such as ``retry`` and ``overlap``.
+    - ``tasks``: the tasks with their targets, as in REST. Credentials are masked.
+    - ``definition``: the whole definition as REST and files write it, with all of these fields.
+    - ``last_run``: the newest run, also a skipped one; None before the first.
+    - ``created_at``, ``updated_at``, ``paused_at``: when that happened; ``paused_at`` is None unless it is paused.
+    """
+
+    name: str
+    namespace: str
+    version: int
+    state: str
+    schedule: str | None
+    timezone: str | None
+    next_run: datetime | None
+    description: str
+    owner: str | None
+    tags: dict[str, str]
+    note: str
+    id: str
+    start: datetime | None
+    end: datetime | None
+    payload: Any
+    settings: dict[str, Any]
+    tasks: tuple[dict[str, Any], ...]
+    definition: dict[str, Any]
+    last_run: RunInfo | None
+    created_at: datetime
+    updated_at: datetime
+    paused_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,34 +203,17 @@ class RunFailed(ChronosError):
 _FINAL_STATUSES = frozenset(to_status_name(status) for status in Status if status.final)
 
 
-def to_job_info(job: Job) -> JobInfo:
-    """A stored job as users see it."""
-    schedule = job.spec.schedule
-    due_us = job.next_us if job.state is JobState.ACTIVE else None
-    return JobInfo(
-        name=job.name,
-        namespace=job.namespace,
-        version=job.version,
-        state=job.state.name.lower(),
-        schedule=None if schedule is None else schedule.text,
-        timezone=None if schedule is None else schedule.timezone,
-        next_run=_to_datetime(due_us),
-        description=job.spec.description,
-        owner=job.spec.owner,
-        tags=dict(job.spec.tags),
-        note=job.spec.error if isinstance(job.spec, Unreadable) else job.note,
-    )
+def to_run_info(execution: Execution, *, job: str | None = None, nodes: Mapping[int, str] = NO_NODES) -> RunInfo:
+    """An execution of a list as users see it. ``nodes`` has the names of nodes by number."""
+    return RunInfo(**to_run_fields(execution, job=job, nodes=nodes))
 
 
-def to_run_info(execution: Execution, report: Report | None = None) -> RunInfo:
-    """A stored execution as users see it. ``report`` is used where the execution has none of its own."""
-    return RunInfo(**to_run_fields(execution, report))
-
-
-def to_run_fields(execution: Execution, report: Report | None = None) -> dict[str, Any]:
+def to_run_fields(
+    execution: Execution, *, job: str | None = None, nodes: Mapping[int, str] = NO_NODES
+) -> dict[str, Any]:
     """The fields of a ``RunInfo``, or of a subclass that adds more."""
     detail = read_detail(execution)
-    reason = execution.reason
+    reason, node, late_us = execution.reason, execution.node, lateness_us(execution)
     return {
         "id": id_text(execution.id),
         "status": to_status_name(execution.status),
@@ -179,11 +226,21 @@ def to_run_fields(execution: Execution, report: Report | None = None) -> dict[st
         "message": None if reason is None else reason.message,
         "result": detail.result,
         "payload": detail.payload,
-        "tasks": _to_task_infos(detail, report),
+        "tasks": _to_task_infos(detail),
         "job_version": execution.job_version,
         "recovered": execution.recovered,
         "replay_of": None if detail.replay_of is None else id_text(bytes.fromhex(detail.replay_of)),
         "span": missed_span(detail.span),
+        "job": job,
+        "job_id": id_text(execution.job),
+        "admitted_at": from_us(execution.admitted_us),
+        "node": None if node is None else nodes.get(node, str(node)),
+        "lateness": None if late_us is None else timedelta(microseconds=late_us),
+        "duration": _to_duration(execution.started_us, execution.finished_us),
+        "wakes_at": _to_datetime(execution.wake_us),
+        "held": bool(execution.held),
+        "asked_because": detail.reason,
+        "upstream": tuple(id_text(bytes.fromhex(one)) for one in detail.upstream),
     }
 
 
@@ -199,14 +256,13 @@ def to_span_info(span: Span) -> SpanInfo:
     )
 
 
-def _to_task_infos(detail: Detail, report: Report | None) -> tuple[TaskInfo, ...]:
+def _to_task_infos(detail: Detail) -> tuple[TaskInfo, ...]:
     """The tasks: while the execution is open they are in the group, afterwards in the report."""
     tasks: Iterable[TaskState | TaskReport] = ()
-    report = detail.report or report
     if detail.group is not None:
         tasks = detail.group.tasks
-    elif report is not None:
-        tasks = report.tasks
+    elif detail.report is not None:
+        tasks = detail.report.tasks
     return tuple(
         TaskInfo(
             name=task.name,
@@ -214,6 +270,8 @@ def _to_task_infos(detail: Detail, report: Report | None) -> tuple[TaskInfo, ...
             attempts=task.attempts,
             error=task.error,
             result=task.result,
+            started_at=_to_datetime(task.started_us),
+            finished_at=_to_datetime(task.finished_us),
         )
         for task in tasks
     )
@@ -221,3 +279,9 @@ def _to_task_infos(detail: Detail, report: Report | None) -> tuple[TaskInfo, ...
 
 def _to_datetime(us: int | None) -> datetime | None:
     return None if us is None else from_us(us)
+
+
+def _to_duration(started_us: int | None, finished_us: int | None) -> timedelta | None:
+    if started_us is None or finished_us is None:
+        return None
+    return timedelta(microseconds=max(0, finished_us - started_us))

@@ -1,20 +1,31 @@
-"""Handles of jobs: trigger, pause and look at a job, and the decorated function that is one."""
+"""Handles of jobs: trigger, change, pause and look at a job, and the decorated function that is one."""
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack
 
 from chronos.core.calendar import rfc3339
-from chronos.core.execution import Span, Status
+from chronos.core.execution import Execution, Span, Status
 from chronos.core.job import Job as StoredJob
 from chronos.core.job import JobState
+from chronos.core.planner import MAX_PREVIEW
 from chronos.errors import Invalid
 from chronos.sdk.backfill import run_backfill
-from chronos.sdk.declarations import DecoratedFunction
+from chronos.sdk.declarations import DecoratedFunction, prefix_errors
 from chronos.sdk.home_loop import LoopResult, OnHomeLoop, blocking, on_home_loop
-from chronos.sdk.info import JobInfo, RunInfo, SpanInfo, to_job_info, to_run_info, to_span_info
+from chronos.sdk.info import JobInfo, RunInfo, SpanInfo, to_run_info, to_span_info
 from chronos.sdk.job_options import Duration, Instant, build_start_options, to_instant_us
+from chronos.sdk.job_update import JobUpdate, UpdateOptions, build_update
 from chronos.sdk.run_handle import Run
+from chronos.sdk.version_info import (
+    DiffInfo,
+    PreviewInfo,
+    VersionInfo,
+    describe_without_schedule,
+    to_diff_info,
+    to_preview_info,
+    to_version_info,
+)
 from chronos.service.job_state import StateChange
 from chronos.service.jobs import JobService
 from chronos.store.contract import ExecutionFilter
@@ -107,8 +118,12 @@ class JobHandle(OnHomeLoop):
         """
         session = await self._runtime.session()
         where = ExecutionFilter(job=(await self._load_job()).id)
-        page = await session.store.list_executions(where, limit=check_limit(limit))
-        return [to_span_info(item) if isinstance(item, Span) else to_run_info(item) for item in page.items]
+        items = (await session.store.list_executions(where, limit=check_limit(limit))).items
+        nodes = await session.service.runs.node_names([item.node for item in items if isinstance(item, Execution)])
+        return [
+            to_span_info(item) if isinstance(item, Span) else to_run_info(item, job=self.name, nodes=nodes)
+            for item in items
+        ]
 
     # --- state
 
@@ -146,6 +161,90 @@ class JobHandle(OnHomeLoop):
         """Another name of ``disable``."""
         await self.adisable(reason)
 
+    # --- definition
+
+    @on_home_loop
+    async def aupdate(self, **options: Unpack[UpdateOptions]) -> JobInfo:
+        """Change the job in the store.
+
+        Takes the keywords of ``Chronos.job`` except ``name`` and ``isolation``. Each replaces what the job has; None
+        removes it, so that the default applies. ``retries`` keeps the rest of the retry policy. ``schedule=None``
+        leaves a job that runs when it is triggered. A webhook also takes ``url`` and the keywords of a request, a
+        command ``argv`` and its keywords.
+
+        A change is a new version. A job that this program declares returns to its declaration when the program is
+        started again.
+
+        Returns the changed job. Raises ``Invalid`` for a wrong keyword or value.
+
+        Example::
+
+            send_report.update(cron="0 10 * * *", retries=5)
+        """
+        with prefix_errors(f"job {self.name}"):
+            update = build_update(
+                options, to_job_name=self._runtime.declared.to_job_name, timezone=self._runtime.timezone
+            )
+            await self._save_update(update)
+        return await self.ainfo()
+
+    async def _save_update(self, update: JobUpdate) -> None:
+        service = await self._load_service()
+        await service.edit(self.name, update.apply, namespace=self._runtime.namespace)
+        self._runtime.declared.keep_stored(self.name)
+
+    @on_home_loop
+    async def aversions(self, limit: int = _DEFAULT_LIMIT) -> list[VersionInfo]:
+        """List the versions of the job, newest first.
+
+        - ``limit``: how many to return at most.
+        """
+        versions = await (await self._load_service()).versions(
+            self.name, namespace=self._runtime.namespace, limit=check_limit(limit)
+        )
+        return [to_version_info(version) for version in versions]
+
+    @on_home_loop
+    async def adiff(self, from_: int | None = None, to: int | None = None) -> DiffInfo:
+        """Compare two versions of the job: their fields, and the effect on the coming runs.
+
+        - ``from_``: the older version; by default the one before ``to``.
+        - ``to``: the newer version; by default the current one.
+
+        Raises ``NotFound`` for a version that does not exist.
+        """
+        old, new = check_version(from_, "from_"), check_version(to, "to")
+        service = await self._load_service()
+        new = (await self._load_job()).version if new is None else new
+        old = max(1, new - 1) if old is None else old
+        return to_diff_info(await service.diff(self.name, old, new, namespace=self._runtime.namespace))
+
+    @on_home_loop
+    async def arollback(self, version: int) -> JobInfo:
+        """Save the definition of an old version as a new version.
+
+        A job that this program declares returns to its declaration when the program is started again.
+
+        Returns the changed job. Raises ``NotFound`` for a version that does not exist.
+        """
+        check_version(version, "version")
+        await (await self._load_service()).rollback(self.name, version, namespace=self._runtime.namespace)
+        self._runtime.declared.keep_stored(self.name)
+        return await self.ainfo()
+
+    @on_home_loop
+    async def apreview(self, count: int = 10) -> PreviewInfo:
+        """Describe the schedule in words, with its next instants and what may surprise.
+
+        - ``count``: how many instants to show at most.
+        """
+        count = check_count(count)
+        preview = await (await self._load_service()).preview_job(self.name, count, namespace=self._runtime.namespace)
+        if preview is not None:
+            return to_preview_info(preview)
+        spec = (await self._load_job()).spec
+        return describe_without_schedule(tuple(one.job for one in spec.after))
+
     @on_home_loop
     async def adelete(self) -> None:
         """Delete the job. Its history stays. A job that the program still declares returns at its next start."""
@@ -156,7 +255,9 @@ class JobHandle(OnHomeLoop):
     @on_home_loop
     async def ainfo(self) -> JobInfo:
         """Read the job from the store."""
-        return to_job_info(await self._load_job())
+        session = await self._runtime.session()
+        [info] = await session.read_job_infos([await self._load_job()])
+        return info
 
     async def anext_run(self) -> datetime | None:
         """When the schedule fires next. None without a schedule, after its end, and while paused or disabled."""
@@ -197,6 +298,11 @@ class JobHandle(OnHomeLoop):
     enable = blocking(aenable)
     start = blocking(astart)
     stop = blocking(astop)
+    update = blocking(aupdate)
+    versions = blocking(aversions)
+    diff = blocking(adiff)
+    rollback = blocking(arollback)
+    preview = blocking(apreview)
     delete = blocking(adelete)
     info = blocking(ainfo)
     next_run = LoopResult(anext_run)
@@ -250,6 +356,20 @@ def check_limit(limit: int) -> int:
     if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
         raise Invalid(f"limit is {limit!r}; use a whole number of 1 or more")
     return limit
+
+
+def check_count(count: int) -> int:
+    """Return how many instants to show. Raises ``Invalid``."""
+    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MAX_PREVIEW:
+        raise Invalid(f"count is {count!r}; use a whole number from 1 to {MAX_PREVIEW}")
+    return count
+
+
+def check_version(version: int | None, argument: str) -> int | None:
+    """Return the number of a version, or None. Raises ``Invalid``."""
+    if version is not None and (isinstance(version, bool) or not isinstance(version, int) or version < 1):
+        raise Invalid(f"{argument} is {version!r}; use the number of a version, from 1")
+    return version
 
 
 def check_key(key: str | None) -> str | None:

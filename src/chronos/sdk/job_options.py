@@ -41,7 +41,7 @@ class ScheduleOptions(TypedDict, total=False):
     timezone: str
     dst: Literal["robust", "literal"]
     start: Instant
-    end: Instant
+    end: Instant | Duration  # a duration counts from the start, or from when the job is saved
     jitter: Duration
     exclude: Sequence[str | date]
 
@@ -179,8 +179,8 @@ class CommandTaskOptions(GroupTaskOptions, CommandOptions, total=False):
     """The keywords of ``Group.command``."""
 
 
-_SCHEDULE_KINDS = ("schedule", "cron", "every", "at", "in_", "iso8601", "words")
-_SCHEDULE_SETTINGS = ("timezone", "dst", "start", "end", "jitter", "exclude")
+SCHEDULE_KINDS = ("schedule", "cron", "every", "at", "in_", "iso8601", "words")
+SCHEDULE_SETTINGS = ("timezone", "dst", "start", "end", "jitter", "exclude")
 _DURATIONS = ("execution_timeout",)
 _COPIED = (
     "overlap",
@@ -200,10 +200,11 @@ _COPIED = (
 )
 
 
-def build_job_shape(options: Mapping[str, Any], *, timezone: str | None) -> Shape:
+def build_job_shape(options: Mapping[str, Any], *, timezone: str | None, is_change: bool = False) -> Shape:
     """The job shape of these keywords, without name, tasks, hooks and ``after``.
 
-    ``timezone`` is that of a schedule without one.
+    ``timezone`` is that of a schedule without one. A change of a job may set the time zone or the end of a schedule
+    without the schedule.
     """
     shape = build_task_shape(options)
     shape.update({key: options[key] for key in _COPIED if options.get(key) is not None})
@@ -211,7 +212,7 @@ def build_job_shape(options: Mapping[str, Any], *, timezone: str | None) -> Shap
     concurrency = options.get("concurrency")
     if concurrency is not None:
         shape["concurrency"] = {"limit": concurrency} if isinstance(concurrency, int) else concurrency
-    return {**shape, **_build_schedule(options, timezone)}
+    return {**shape, **_build_schedule(options, timezone, is_change=is_change)}
 
 
 def build_default_shape(defaults: Any) -> Shape:
@@ -388,13 +389,15 @@ def _to_expires_text(value: Duration | Instant) -> str:
     return to_duration_text(value, "expires")
 
 
-def _build_schedule(options: Mapping[str, Any], timezone: str | None) -> Shape:
+def _build_schedule(options: Mapping[str, Any], timezone: str | None, *, is_change: bool) -> Shape:
     """The schedule with its time zone, bounds and exceptions. Raises ``Invalid``."""
-    kinds = [kind for kind in _SCHEDULE_KINDS if options.get(kind) is not None]
-    settings = {key: options[key] for key in _SCHEDULE_SETTINGS if options.get(key) is not None}
+    kinds = [kind for kind in SCHEDULE_KINDS if options.get(kind) is not None]
+    settings = _read_schedule_settings(options)
     if len(kinds) > 1:
         raise Invalid(f"{' and '.join(kinds)} are given, and a job has one schedule; use one of them")
     if not kinds:
+        if is_change:
+            return settings
         if settings:
             needs = "needs" if len(settings) == 1 else "need"
             raise Invalid(f"{' and '.join(settings)} {needs} a schedule; add cron, every, at, in_, iso8601 or words")
@@ -409,16 +412,24 @@ def _build_schedule(options: Mapping[str, Any], timezone: str | None) -> Shape:
             schedule = {kind: to_instant_text(value, kind)}
         case _:
             schedule = {kind: _to_list(value)}
-    for key in ("start", "end"):
-        if key in settings:
-            settings[key] = to_instant_text(settings[key], key)
+    if timezone is not None and "timezone" not in {*settings, *(schedule if isinstance(schedule, dict) else ())}:
+        settings["timezone"] = timezone
+    return {"schedule": schedule, **settings}
+
+
+def _read_schedule_settings(options: Mapping[str, Any]) -> Shape:
+    """The time zone, bounds and exceptions of a schedule, as JSON. Raises ``Invalid``."""
+    settings = {key: options[key] for key in SCHEDULE_SETTINGS if options.get(key) is not None}
+    if "start" in settings:
+        settings["start"] = to_instant_text(settings["start"], "start")
+    if "end" in settings:
+        is_duration = isinstance(settings["end"], timedelta | int | float)
+        settings["end"] = (to_duration_text if is_duration else to_instant_text)(settings["end"], "end")
     if "jitter" in settings:
         settings["jitter"] = to_duration_text(settings["jitter"], "jitter")
     if "exclude" in settings:
         settings["exclude"] = _read_exclude(settings["exclude"])
-    if timezone is not None and "timezone" not in {*settings, *(schedule if isinstance(schedule, dict) else ())}:
-        settings["timezone"] = timezone
-    return {"schedule": schedule, **settings}
+    return settings
 
 
 def _to_list(value: Any) -> Any:

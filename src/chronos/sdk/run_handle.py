@@ -1,6 +1,7 @@
 """The handle of one run (an execution): wait for it, cancel it, read its result."""
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -8,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from chronos.errors import Invalid, NotFound
 from chronos.runners.python.typed_values import Converter
 from chronos.sdk.home_loop import LoopResult, OnHomeLoop, blocking, on_home_loop
-from chronos.sdk.info import RunFailed, RunInfo, to_run_info
+from chronos.sdk.info import RunFailed, RunInfo
+from chronos.sdk.info_reader import read_run_info
 from chronos.sdk.job_options import Duration, to_seconds
 from chronos.service.serializers import id_text, read_id
 from chronos.store.commands import PROGRESS
@@ -50,8 +52,9 @@ class Run(OnHomeLoop):
         Returns a ``RunInfo``. Raises ``NotFound`` for an unknown id.
         """
         session = await self._runtime.session()
-        execution = (await session.service.runs.get(self._execution)).execution
-        return to_run_info(execution, await session.service.runs.report(execution))
+        info = read_run_info(await session.service.runs.get_json(self._execution, masked=False))
+        self.job = self.job or info.job or ""
+        return info
 
     async def astatus(self) -> str:
         """The status: ``ready``, ``queued``, ``running``, ``waiting``, ``succeeded``, ``failed``, …"""
@@ -70,22 +73,23 @@ class Run(OnHomeLoop):
         async with asyncio.timeout(limit_s):
             with session.watch_end(self._execution) as ended:
                 poll_s = _MIN_POLL_S
-                while (info := await self._find_info()) is None or not info.is_over:
+                while not await self._is_over():
                     with suppress(TimeoutError):
                         async with asyncio.timeout(poll_s):
                             await ended.wait()
                         ended.clear()  # the event may come shortly before the write is visible
                         poll_s = 0.0
                     poll_s = min(max(poll_s * 1.5, _MIN_POLL_S), _MAX_POLL_S)
-                return info
+                return await self.ainfo()
 
-    async def _find_info(self) -> RunInfo | None:
-        """Read the run; None if it is pending and does not exist yet."""
+    async def _is_over(self) -> bool:
+        """Whether the run is over. A pending run may not exist yet."""
+        session = await self._runtime.session()
         try:
-            return await self.ainfo()
+            return (await session.service.runs.get(self._execution)).execution.status.final
         except NotFound:
             if self._is_pending:
-                return None
+                return False
             raise
 
     async def aresult(self, timeout: Duration | None = None) -> Any:  # noqa: ASYNC109
@@ -128,16 +132,21 @@ class Run(OnHomeLoop):
         return await session.service.runs.signal(self._execution, name, payload)
 
     @on_home_loop
-    async def areplay(self, *, from_failed: bool = False, reason: str | None = None) -> "Run":
+    async def areplay(
+        self, *, from_failed: bool = False, tasks: Sequence[str] | None = None, reason: str | None = None
+    ) -> "Run":
         """Run the same work again, as a new run.
 
         - ``from_failed``: True leaves out the tasks that succeeded.
+        - ``tasks``: the names of the tasks to run. The others keep their results, or are skipped if they have none.
         - ``reason``: a sentence for the history.
 
-        Returns the new ``Run``. Raises ``Conflict`` when this run is not over.
+        Returns the new ``Run``. Raises ``Conflict`` when this run is not over, and ``Invalid`` for an unknown task.
         """
         session = await self._runtime.session()
-        replayed = await session.service.runs.replay(self._execution, from_failed=from_failed, reason=reason)
+        replayed = await session.service.runs.replay(
+            self._execution, from_failed=from_failed, tasks=tasks, reason=reason
+        )
         return Run(self._runtime, replayed.id, self.job)
 
     @on_home_loop

@@ -26,7 +26,7 @@ from chronos.clock import Clock
 from chronos.core.config import Settings
 from chronos.core.events import Event, ExecutionEnded
 from chronos.core.execution import Status
-from chronos.core.job import Job
+from chronos.core.job import Job, Unreadable
 from chronos.engine.engine import Engine
 from chronos.engine.node_clock import NodeClock
 from chronos.engine.options import EngineOptions
@@ -35,9 +35,11 @@ from chronos.runners.contract import Runner
 from chronos.runners.python.function_registry import FunctionRegistry
 from chronos.sdk.declarations import DeclaredJobs, prefix_errors
 from chronos.sdk.home_loop import HomeLoop
+from chronos.sdk.info import JobInfo, to_run_info
+from chronos.sdk.info_reader import read_job_info
 from chronos.sdk.job_options import build_default_shape
 from chronos.service.save_jobs import SavedJob
-from chronos.service.serializers import Check, read_job
+from chronos.service.serializers import Check, Draft, read_job, write_job
 from chronos.service.serializers.identifiers import find_name_fault
 from chronos.store.commands import Triggered
 from chronos.store.contract import JobFilter, Store
@@ -95,6 +97,18 @@ class RuntimeSession:
             if wake_us is not None:
                 self.engine.schedule_wake(wake_us)
 
+    async def read_job_infos(self, jobs: Sequence[Job]) -> list[JobInfo]:
+        """Read the last runs of jobs, and return the jobs as users see them."""
+        latest = await self.store.latest([job.id for job in jobs])
+        nodes = await self.service.runs.node_names([run.node for run in latest.values()])
+        return [
+            read_job_info(
+                write_job(job),
+                to_run_info(latest[job.id], job=job.name, nodes=nodes) if job.id in latest else None,
+            )
+            for job in jobs
+        ]
+
     async def iterate_jobs(self, where: JobFilter) -> AsyncIterator[Job]:
         """Yield every job that a filter selects, by name."""
         cursor: bytes | None = None
@@ -120,6 +134,7 @@ class Runtime:
         owner: str | None,
         defaults: Mapping[str, Any],
         http: WebhookOptions,
+        timezone: str | None = None,
     ) -> None:
         if url.startswith(("http://", "https://")):
             raise Invalid(f"{url} is the address of a server; use a store, such as sqlite:///app.db")
@@ -128,6 +143,7 @@ class Runtime:
         self.url = url
         self.clock = clock
         self.namespace = namespace
+        self.timezone = timezone
         self.functions = FunctionRegistry()
         self._options = options
         self._http = http
@@ -256,7 +272,8 @@ class Runtime:
     async def _save(self, session: RuntimeSession) -> Sequence[SavedJob]:
         async with session.saving:
             drafts = [self.declared.jobs[name] for name in sorted(self.declared.unsaved)]
-            saved = await session.service.job_saver.save(drafts) if drafts else ()
+            to_save = [await self._choose_draft(session, draft) for draft in drafts]
+            saved = await session.service.job_saver.save(to_save) if to_save else ()
             for draft in drafts:  # a job declared again meanwhile stays unsaved
                 if self.declared.jobs[draft.name] is draft:
                     self.declared.unsaved.discard(draft.name)
@@ -264,6 +281,15 @@ class Runtime:
                 for warning in one.warnings if one.changed else ():
                     log.warning('job "%s": %s', one.name, warning.message)
             return saved
+
+    async def _choose_draft(self, session: RuntimeSession, draft: Draft) -> Draft:
+        """The job as declared, or as it is stored if this program changed it there."""
+        if draft.name not in self.declared.kept:
+            return draft
+        stored = await session.store.job_named(draft.namespace, draft.name)
+        if stored is None or isinstance(stored.spec, Unreadable):
+            return draft
+        return Draft(namespace=draft.namespace, name=draft.name, spec=stored.spec)
 
     async def _delete_undeclared(self, session: RuntimeSession) -> None:
         """Delete the jobs of this owner that the program no longer declares."""

@@ -7,7 +7,7 @@ from chronos.errors import Invalid
 from chronos.runners.python.function_registry import inspect_function
 from chronos.sdk.caller_transaction import run_statement, run_statement_async
 from chronos.sdk.declarations import unwrap_function
-from chronos.sdk.home_loop import blocking, on_home_loop
+from chronos.sdk.home_loop import on_home_loop
 from chronos.sdk.job import Job
 from chronos.sdk.job_options import Duration, Instant, StartOptions, build_start_options
 from chronos.sdk.run_handle import TypedRun, read_execution_id
@@ -115,13 +115,14 @@ class TaskJob(Job[P, C_co], Generic[P, C_co, R]):
         **parameters: Any,
     ) -> TypedRun[R]:
         """Call the function in the background, with these arguments. See ``aenqueue``."""
-        payload = self._to_payload(args, parameters)
         if connection is None:
-            build_start_options(delay, at, expires)  # an error names the options of this method
-            run = self.trigger(payload, at=at, in_=delay, expires=expires, key=key)
-            return self._make_run(read_execution_id(run.id))
+            return self._home.run_blocking(
+                lambda: self.aenqueue(*args, delay=delay, at=at, expires=expires, key=key, **parameters),
+                self._format_call("aenqueue"),
+            )
         _check_no_key(key)
-        [run] = self.enqueue_many([payload], delay=delay, at=at, expires=expires, connection=connection)
+        payloads = self._check_payloads([self._to_payload(args, parameters)])
+        [run] = self._enqueue_on(connection, payloads, build_start_options(delay, at, expires), "aenqueue")
         return run
 
     def enqueue_many(
@@ -135,9 +136,18 @@ class TaskJob(Job[P, C_co], Generic[P, C_co, R]):
     ) -> list[TypedRun[R]]:
         """Call the function in the background, once for each object of arguments. See ``aenqueue_many``."""
         stored, options = self._check_payloads(payloads), build_start_options(delay, at, expires)
-        if connection is None:
-            return [self._make_run(id_) for id_ in self._create_runs_blocking(stored, options)]
-        ids, statements = self._prepare_blocking(stored, options)
+        if connection is not None:
+            return self._enqueue_on(connection, stored, options, "aenqueue_many")
+        ids = self._home.run_blocking(lambda: self._create_runs(stored, options), self._format_call("aenqueue_many"))
+        return [self._make_run(id_) for id_ in ids]
+
+    def _enqueue_on(
+        self, connection: Any, payloads: Sequence[Any], options: StartOptions, async_method: str
+    ) -> list[TypedRun[R]]:
+        """Enqueue runs in the transaction of a connection that blocks."""
+        ids, statements = self._home.run_blocking(
+            lambda: self._prepare(payloads, options), self._format_call(async_method)
+        )
         for statement in statements:
             run_statement(connection, statement)
         return [self._make_run(id_, is_pending=True) for id_ in ids]
@@ -162,9 +172,6 @@ class TaskJob(Job[P, C_co], Generic[P, C_co, R]):
         )
         statements = [store.enqueue_statement(command) for command in request.to_commands()]
         return [run.id for run in request.runs], statements
-
-    _create_runs_blocking = blocking(_create_runs)
-    _prepare_blocking = blocking(_prepare)
 
     def _to_payload(self, args: Sequence[Any], parameters: Mapping[str, Any]) -> dict[str, Any]:
         """Name the arguments of a call. Raises ``Invalid``."""

@@ -55,6 +55,7 @@ class Config:
                 initial_us=us("defaults.retry.initial_interval"),
                 multiplier=self["defaults.retry.multiplier"],
                 max_us=us("defaults.retry.max_interval"),
+                timeout_multiplier=self["defaults.retry.timeout_multiplier"],
             ),
             execution_timeout_us=us("defaults.execution_timeout"),
             # Only if it is set: webhooks have their own default.

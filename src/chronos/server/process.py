@@ -13,7 +13,7 @@ from chronos.assembly import hide_url_password, is_in_memory, parse_sqlite_file
 from chronos.clock import Clock, SystemClock
 from chronos.observe.log_setup import Logs, is_terminal, line_logger
 from chronos.server.config import Config
-from chronos.server.server import Server
+from chronos.server.server import RunnerReplacement, Server, keep_runners
 from chronos.server.wiring import ALL_ROLES, Roles, check_config, engine_options
 from chronos.tuning import shorten_switch_interval, tune_garbage_collector, wait_for_task_or_signal
 
@@ -29,7 +29,12 @@ log = line_logger("chronos.server")
 
 
 def serve(
-    config: Config, *, announce: Callable[[str], None], roles: Roles = ALL_ROLES, clock: Clock | None = None
+    config: Config,
+    *,
+    announce: Callable[[str], None],
+    roles: Roles = ALL_ROLES,
+    clock: Clock | None = None,
+    replace_runners: RunnerReplacement = keep_runners,
 ) -> int:
     """Run a server until a signal ends it, and return the exit status. Raises the error that prevented the start."""
     warnings = check_config(config)
@@ -42,7 +47,8 @@ def serve(
         for warning in warnings:
             log.warning(warning)
         with asyncio.Runner(loop_factory=_new_loop) as runner:
-            return runner.run(_run_until_signal(Server(config, clock or SystemClock(), roles), announce))
+            server = Server(config, clock or SystemClock(), roles, replace_runners)
+            return runner.run(_run_until_signal(server, announce))
     finally:
         logs.close()
 

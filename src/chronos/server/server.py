@@ -8,6 +8,7 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from importlib.metadata import version
 from typing import Any
@@ -17,12 +18,21 @@ from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler, Middleware
 
 from chronos.api import REQUEST_INFO, Api, make_api
-from chronos.assembly import collect_target_checks, make_engine, make_node_clock, make_runners, make_service, make_store
+from chronos.assembly import (
+    collect_target_checks,
+    count_abandoned_threads,
+    make_engine,
+    make_node_clock,
+    make_runners,
+    make_service,
+    make_store,
+)
 from chronos.clock import Clock
 from chronos.core.job import JobState
 from chronos.engine.engine import Engine
 from chronos.observe.log_setup import line_logger
 from chronos.observe.metrics import Metrics
+from chronos.runners.contract import Runner
 from chronos.runners.python.function_registry import FunctionRegistry
 from chronos.server.config import Config
 from chronos.server.sockets import bind_sockets, close_sockets, server_url
@@ -56,13 +66,28 @@ class _ClientErrorFilter(logging.Filter):
 _http.addFilter(_ClientErrorFilter())
 
 
+RunnerReplacement = Callable[[dict[str, Runner]], dict[str, Runner]]
+
+
+def keep_runners(runners: dict[str, Runner]) -> dict[str, Runner]:
+    """Return the same runners: nothing is replaced."""
+    return runners
+
+
 class Server:
     """A node with its API. A second call of ``stop`` ends the drain at once."""
 
-    def __init__(self, config: Config, clock: Clock, roles: Roles = ALL_ROLES) -> None:
+    def __init__(
+        self,
+        config: Config,
+        clock: Clock,
+        roles: Roles = ALL_ROLES,
+        replace_runners: RunnerReplacement = keep_runners,
+    ) -> None:
         self.config = config
         self._clock, self._roles = make_node_clock(clock), roles
         self._options = engine_options(config, roles)
+        self._replace_runners = replace_runners
         self._stack = AsyncExitStack()
         self._store: Store | None = None
         self._engine: Engine | None = None
@@ -98,6 +123,7 @@ class Server:
             command=command_rules(config),
             allowed=allowed_targets(config),
         )
+        runners = self._replace_runners(runners)
         for runner in runners.values():
             self._stack.push_async_callback(runner.close)
         service = make_service(
@@ -130,6 +156,7 @@ class Server:
         await engine.start()
         self._engine = engine
         metrics.set_failing_duties_source(lambda: len(engine.node.duties.failing))
+        metrics.set_abandoned_threads_source(lambda: count_abandoned_threads(runners))
         self._stack.push_async_callback(engine.crash)  # ends the work that a stop has not ended
         await self._serve(api, metrics, sockets)
         metrics.set_leader(self._roles.schedules)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from chronos.core.calendar import SECOND_US
-from chronos.core.config import Overlap, RecoveryStrategy
+from chronos.core.config import OVERLAP_ALIASES, RECOVERY_ALIASES, Overlap, RecoveryStrategy
 from chronos.errors import Invalid
 from chronos.runners.command.options import read_limits
 from chronos.service.serializers.object_reader import read_duration_us
@@ -142,13 +142,14 @@ def url_path(value: Any) -> str:
     return path
 
 
-def one_of(*allowed: str) -> Reader:
-    """Return a reader of one of the allowed words."""
+def one_of(*allowed: str, aliases: Mapping[str, str] | None = None) -> Reader:
+    """Return a reader of one of the allowed words. ``aliases`` maps other accepted words to them."""
+    words = dict(zip(allowed, allowed, strict=True)) | dict(aliases or {})
 
     def read(value: Any) -> str:
-        if value not in allowed:
-            raise Invalid(f"expected one of {', '.join(allowed)}")
-        return str(value)
+        if not isinstance(value, str) or value not in words:
+            raise Invalid(f"expected one of {', '.join(words)}")
+        return words[value]
 
     return read
 
@@ -351,6 +352,12 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(name="defaults.retry.multiplier", read=number(1), default=2.0, about="the growth of each pause"),
     Setting(name="defaults.retry.max_interval", read=duration, default=3600.0, about="the longest pause"),
     Setting(
+        name="defaults.retry.timeout_multiplier",
+        read=number(1),
+        default=1.0,
+        about="the growth of the task timeout from attempt to attempt",
+    ),
+    Setting(
         name="defaults.execution_timeout",
         read=duration,
         default=3600.0,
@@ -359,13 +366,13 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(name="defaults.task_timeout", read=duration, default=300.0, about="the time limit of one attempt"),
     Setting(
         name="defaults.overlap",
-        read=one_of(*Overlap),
+        read=one_of(*Overlap, aliases=OVERLAP_ALIASES),
         default="skip",
         about="what to do while an earlier run is active",
     ),
     Setting(
         name="defaults.recovery",
-        read=one_of(*RecoveryStrategy),
+        read=one_of(*RecoveryStrategy, aliases=RECOVERY_ALIASES),
         default="last",
         about="what to do about missed instants",
     ),

@@ -7,14 +7,15 @@ from typing import Any
 import msgspec
 
 from chronos.clock import Clock
-from chronos.core.execution import Cause, DeadLetter, Execution, Span, Status, TaskStatus
+from chronos.core.execution import Cause, DeadLetter, Execution, Span, Status
 from chronos.core.execution_detail import Detail
 from chronos.core.execution_report import Report, build_first_success_report
 from chronos.core.job import DEFAULT_NAMESPACE, Job, JobSpec, Unreadable, ensure_readable
 from chronos.core.node import Actor
-from chronos.errors import Conflict, Invalid, NotFound, QueueFull
+from chronos.errors import Conflict, NotFound, QueueFull
 from chronos.service.backpressure import Backpressure
 from chronos.service.jobs import JobService
+from chronos.service.replayed_tasks import PlannedReplay, choose_replayed_tasks
 from chronos.service.run_requests import log_admitted, to_run_row, to_stored_payload, to_stored_reason
 from chronos.service.serializers import id_text, read_id, write_execution
 from chronos.service.serializers.execution import read_detail
@@ -81,31 +82,67 @@ class ExecutionService:
         *,
         reason: str | None = None,
         from_failed: bool = False,
+        tasks: Sequence[str] | None = None,
         payload: Any = None,
         idempotency: str | None = None,
         actor: Actor = SYSTEM,
     ) -> Triggered:
-        """Run an execution again, as a new one that is linked to it. ``from_failed`` skips the tasks that succeeded.
+        """Run an execution again, as a new one that is linked to it.
 
-        Keeps the payload unless another is given. Raises ``Conflict`` while the execution is in progress.
+        - ``from_failed``: leave out the tasks that succeeded.
+        - ``tasks``: run only these tasks. The others keep their results, or are skipped if they have none.
+        - ``payload``: replaces the payload of the original.
+
+        Raises ``Conflict`` while the execution is in progress, and ``Invalid``.
         """
+        planned = await self.plan_replay(
+            execution, reason=reason, from_failed=from_failed, tasks=tasks, payload=payload
+        )
+        return await self._submit_replay(planned, idempotency, actor)
+
+    async def plan_replay(
+        self,
+        execution: str | bytes,
+        *,
+        reason: str | None = None,
+        from_failed: bool = False,
+        tasks: Sequence[str] | None = None,
+        payload: Any = None,
+    ) -> PlannedReplay:
+        """Check the arguments of ``replay``, and return what it would create. Raises what ``replay`` raises."""
         original = (await self.get(execution)).execution
         if not original.status.final:
             raise Conflict(
                 f"the execution is still {original.status.name.lower()}; wait until it finishes, or cancel it"
             )
-        detail_before = read_detail(original)
-        job = await self._job_of(original)
+        before, job = read_detail(original), await self._job_of(original)
+        replayed = choose_replayed_tasks(
+            original, before, ensure_readable(job.spec), from_failed=from_failed, tasks=tasks
+        )
         detail = Detail(
-            payload=detail_before.payload if payload is None else to_stored_payload(payload),
-            span=detail_before.span,
+            payload=before.payload if payload is None else to_stored_payload(payload),
+            span=before.span,
             replay_of=original.id.hex(),
             reason=to_stored_reason(reason),
-            upstream=detail_before.upstream,
-            carried=_collect_succeeded_results(original, detail_before) if from_failed else None,
+            upstream=before.upstream,
+            carried=replayed.carried,
+            chosen=replayed.chosen,
         )
+        return PlannedReplay(original=original, job=job, detail=detail)
+
+    async def _submit_replay(
+        self, planned: PlannedReplay, idempotency: str | None, actor: Actor, *, is_new: bool = True
+    ) -> Triggered:
+        original = planned.original
         return await self._submit(
-            job, Cause.REPLAY, detail, idempotency, original.scheduled_us, actor, replay_of=original.id
+            planned.job,
+            Cause.REPLAY,
+            planned.detail,
+            idempotency,
+            original.scheduled_us,
+            actor,
+            replay_of=original.id,
+            is_new=is_new,
         )
 
     # --- control
@@ -139,8 +176,8 @@ class ExecutionService:
             raise _not_found(execution)
         return view
 
-    async def get_json(self, execution: str | bytes) -> dict[str, Any]:
-        """Return an execution as JSON, with tasks, attempts and report."""
+    async def get_json(self, execution: str | bytes, *, masked: bool = True) -> dict[str, Any]:
+        """Return an execution as JSON, with tasks, attempts and report. See ``write_execution`` for ``masked``."""
         view = await self.get(execution)
         record = view.execution
         job, spec = await self._load_job_and_spec(record)
@@ -148,8 +185,9 @@ class ExecutionService:
             view,
             job_name=await self._deleted_job_name(record.job) if job is None else job.name,
             tasks=() if spec is None else [task.name for task in spec.tasks],
-            nodes=await self._node_names([record.node, *(attempt.node for attempt in view.attempts)]),
+            nodes=await self.node_names([record.node, *(attempt.node for attempt in view.attempts)]),
             report=None if spec is None else await self._plain_report(record, spec, job),
+            masked=masked,
         )
         if job is not None and job.version != record.job_version and not isinstance(job.spec, Unreadable):
             current_tasks = {task.name for task in job.spec.tasks}
@@ -157,14 +195,6 @@ class ExecutionService:
                 if task["name"] not in current_tasks:
                     task["retired"] = True  # the job no longer has this task
         return answer
-
-    async def report(self, execution: Execution) -> Report | None:
-        """Return the report of an execution; None if it is in progress or its job is unknown."""
-        stored = read_detail(execution).report
-        if stored is not None or execution.status is not Status.SUCCEEDED:
-            return stored
-        job, spec = await self._load_job_and_spec(execution)
-        return None if spec is None else await self._plain_report(execution, spec, job)
 
     async def _load_job_and_spec(self, execution: Execution) -> tuple[Job | None, JobSpec | None]:
         """Return the job of an execution, and the spec that it ran; None for what is deleted."""
@@ -202,7 +232,7 @@ class ExecutionService:
         self, items: Sequence[Execution | Span], names: Mapping[bytes, JobName]
     ) -> Sequence[dict[str, Any]]:
         """Write executions as JSON, with job names where known."""
-        nodes = await self._node_names([item.node for item in items if isinstance(item, Execution)])
+        nodes = await self.node_names([item.node for item in items if isinstance(item, Execution)])
         return [
             write_execution(item, job_name=names[item.job].name if item.job in names else None, nodes=nodes)
             for item in items
@@ -211,7 +241,7 @@ class ExecutionService:
     async def latest_json(self, jobs: Sequence[Job]) -> dict[bytes, dict[str, Any]]:
         """Return the newest execution of each job as JSON, including skipped ones. Jobs without any are left out."""
         executions = await self._store.latest([job.id for job in jobs])
-        nodes = await self._node_names([execution.node for execution in executions.values()])
+        nodes = await self.node_names([execution.node for execution in executions.values()])
         return {
             job.id: write_execution(executions[job.id], job_name=job.name, nodes=nodes)
             for job in jobs
@@ -243,19 +273,26 @@ class ExecutionService:
         *,
         reason: str | None = None,
         from_failed: bool = False,
+        tasks: Sequence[str] | None = None,
         payload: Any = None,
         actor: Actor = SYSTEM,
     ) -> Triggered:
-        """Replay a dead letter and remove it from the list. Repeated requests run it once."""
-        triggered = await self.replay(
-            execution,
-            reason=reason,
-            from_failed=from_failed,
-            payload=payload,
-            idempotency=f"chronos:dead-letter:{_read_execution_id(execution).hex()}",
-            actor=actor,
+        """Replay a dead letter and remove it from the list. Repeated requests run it once.
+
+        Raises ``NotFound`` if it was discarded or never failed, and what ``replay`` raises.
+        """
+        planned = await self.plan_replay(
+            execution, reason=reason, from_failed=from_failed, tasks=tasks, payload=payload
         )
-        await self.drop_dead_letters([execution], actor=actor)
+        id_ = planned.original.id
+        is_new = await self.is_dead_letter(id_)
+        try:
+            triggered = await self._submit_replay(planned, f"chronos:dead-letter:{id_.hex()}", actor, is_new=is_new)
+        except QueueFull:
+            if is_new:
+                raise
+            raise not_a_dead_letter(id_) from None
+        await self.drop_dead_letters([id_], actor=actor)
         return triggered
 
     async def drop_dead_letters(self, executions: Sequence[str | bytes], *, actor: Actor = SYSTEM) -> int:
@@ -276,7 +313,12 @@ class ExecutionService:
         *,
         replay_of: bytes | None = None,
         wake_us: int | None = None,
+        is_new: bool = True,
     ) -> Triggered:
+        """Create an execution, or return the earlier one of an idempotency key.
+
+        Without ``is_new`` it only returns an earlier one, and raises ``QueueFull`` if that does not exist.
+        """
         now_us = self._clock.now_us()
         run = to_run_row(
             job=job.id,
@@ -292,6 +334,8 @@ class ExecutionService:
             detail=detail,
         )
         command = Trigger(job=job.id, run=run, now_us=now_us, idempotency=idempotency, actor=actor, replay_of=replay_of)
+        if not is_new:
+            return await self._store.apply(replace(command, room=False))
         try:
             await self.backpressure.reserve()
         except QueueFull as full:
@@ -326,7 +370,7 @@ class ExecutionService:
         name = (await self._store.names_of([job])).get(job)
         return None if name is None else name.name
 
-    async def _node_names(self, numbers: Sequence[int | None]) -> dict[int, str]:
+    async def node_names(self, numbers: Sequence[int | None]) -> dict[int, str]:
         """Return node names by number. They never change, so they are cached."""
         if any(number is not None and number not in self._nodes for number in numbers):
             self._nodes = {node.number: node.name for node in await self._store.nodes()}
@@ -345,11 +389,6 @@ def _not_found(execution: str | bytes) -> NotFound:
     return NotFound(f'execution "{text}" not found')
 
 
-def _collect_succeeded_results(execution: Execution, detail: Detail) -> dict[str, Any]:
-    """Return the results of the tasks that need not run again."""
-    if execution.status is Status.SUCCEEDED:
-        raise Invalid("no task of this execution failed; replay it without from_failed")
-    if detail.group is not None:
-        return {task.name: task.result for task in detail.group.tasks if task.status is TaskStatus.SUCCEEDED}
-    tasks = () if detail.report is None else detail.report.tasks
-    return {task.name: task.result for task in tasks if task.status == TaskStatus.SUCCEEDED.name.lower()}
+def not_a_dead_letter(execution: bytes) -> NotFound:
+    """Return the error for an execution that is not in the list of dead letters."""
+    return NotFound(f'"{id_text(execution)}" is not a dead letter; it was replayed or discarded, or did not fail')

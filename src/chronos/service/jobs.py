@@ -1,6 +1,7 @@
 """JobService: parses, finds, compares, rolls back and deletes jobs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace as with_fields
 from itertools import islice
 from typing import Any
 
@@ -14,10 +15,11 @@ from chronos.core.planner import MAX_PREVIEW
 from chronos.core.schedule.occurrences import walk
 from chronos.core.schedule_change import resolve_instants
 from chronos.core.task_group import Layout, build_layout
-from chronos.errors import NotFound
+from chronos.errors import Conflict, NotFound
+from chronos.runners.target_kinds import list_target_fields
 from chronos.service.save_jobs import JobSaver, SavedJob, version_conflict
-from chronos.service.schedule_preview import Preview, preview_schedule
-from chronos.service.serializers import Check, Draft, JobReader, check_targets, read_id
+from chronos.service.schedule_preview import Preview, preview_schedule, preview_spec
+from chronos.service.serializers import Check, Draft, JobReader, check_targets, id_text, read_id, write_job
 from chronos.service.serializers.object_reader import suggest
 from chronos.service.version_diff import VersionDiff, compare
 from chronos.store.commands import SYSTEM, DeleteJob
@@ -26,6 +28,7 @@ from chronos.store.level_cache import LevelCache
 
 ALL_JOBS = JobFilter()
 _FOREVER_US = 1 << 62
+_MAX_RACES = 50  # lost races before an edit gives up
 
 
 class JobService:
@@ -43,6 +46,16 @@ class JobService:
         """Read a job from JSON. Raises ``InvalidJob``."""
         return self._reader.read(data, namespace=namespace)
 
+    @property
+    def target_kinds(self) -> tuple[str, ...]:
+        """The kinds of targets that can run."""
+        return tuple(sorted(self._checks))
+
+    @property
+    def target_fields(self) -> tuple[str, ...]:
+        """The fields of a job or task that can hold a target."""
+        return list_target_fields(self._checks)
+
     async def effective_settings(self, job: Job) -> EffectiveSettings:
         """Return the settings that the next execution of a job gets."""
         upper = await self.levels.read(job.namespace, job.levels)
@@ -51,6 +64,32 @@ class JobService:
     async def layout(self, spec: JobSpec, namespace: str, levels: int) -> Layout:
         """Return the tasks of a job as its executions run them under these levels."""
         return build_layout(spec, (await self.levels.read(namespace, levels)).merged)
+
+    async def edit(
+        self,
+        ref: str,
+        change: Callable[[Mapping[str, Any]], Mapping[str, Any]],
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        actor: Actor = SYSTEM,
+    ) -> SavedJob:
+        """Save a job as ``change`` returns it, from its JSON. After a lost race the change is made again.
+
+        Raises ``NotFound``, ``InvalidJob``, ``Conflict``, and the errors of ``change``.
+        """
+        job = await self.get(ref, namespace)
+        for race in range(1, _MAX_RACES + 1):
+            ensure_readable(job.spec)  # otherwise the fields that are not changed would be lost
+            draft = self.read(change(write_job(job)), namespace=job.namespace)
+            try:
+                [saved] = await self._saver.save([draft], actor=actor, expect=job.version)
+            except Conflict:
+                if race == _MAX_RACES:
+                    raise
+                job = await self.get(id_text(job.id))
+            else:
+                return saved
+        raise AssertionError("the last race is won or raised")
 
     async def delete(
         self, ref: str, *, namespace: str = DEFAULT_NAMESPACE, expect: int | None = None, actor: Actor = SYSTEM
@@ -85,6 +124,17 @@ class JobService:
         if instants is None or job.state is not JobState.ACTIVE:
             return ()
         return tuple(islice(walk(instants, job.next_us, _FOREVER_US), min(count, MAX_PREVIEW)))
+
+    async def preview_job(self, ref: str, count: int = 10, *, namespace: str = DEFAULT_NAMESPACE) -> Preview | None:
+        """Preview the schedule of a job; None without a schedule. A job that is not active is shown as if it were."""
+        job = await self.get(ref, namespace)
+        schedule = ensure_readable(job.spec).schedule
+        if schedule is None:
+            return None
+        preview = preview_spec(schedule, now_us=self._clock.now_us(), count=count, key=job.name)
+        if job.state is not JobState.ACTIVE:
+            return preview
+        return with_fields(preview, next_us=await self.next_runs(ref, count, namespace=namespace))
 
     def preview(self, data: Any, *, count: int = 10, key: str = "") -> Preview:
         """Preview a schedule. Raises ``InvalidJob``."""

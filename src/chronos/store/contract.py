@@ -301,6 +301,12 @@ class Store(Protocol):
     ) -> Page[DeadLetter]:
         """Return a page of dead letters, newest first. ``namespace`` None means all namespaces."""
 
+    async def count_dead_letters(self, limit: int) -> int:
+        """Return the number of dead letters in all namespaces.
+
+        - Bounded: counts at most ``limit``, and returns ``limit`` if there are more.
+        """
+
     # --- the rest
 
     async def nodes(self) -> list[Node]:

@@ -6,13 +6,15 @@ such as the nodes of a simulation.
 """
 
 import asyncio
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime, timedelta
 
 from chronos.core.calendar import from_us, to_us
 from chronos.core.schedule.iso8601 import parse_instant
 from chronos.core.schedule.timezones import get_zone
-from chronos.errors import Invalid
+from chronos.core.schedule.words import read_words
+from chronos.errors import Invalid, InvalidSchedule
+from chronos.service.serializers.object_reader import read_duration_us
 from chronos.testing.loop import VirtualLoop
 
 START = datetime(2027, 1, 1, tzinfo=UTC)  # a Friday
@@ -55,9 +57,9 @@ class VirtualClock:
         """Return how long it takes until the clock shows ``when``."""
         return to_instant_us(when, tz) - self.now_us()
 
-    def jump(self, by: timedelta | float) -> None:
-        """Set the wall clock forward or back by a timedelta or by seconds. No time passes."""
-        delta = by if isinstance(by, timedelta) else timedelta(seconds=by)
+    def jump(self, by: timedelta | float | str) -> None:
+        """Set the wall clock forward or back by a timedelta, by seconds, or forward by a text. No time passes."""
+        delta = timedelta(seconds=by) if isinstance(by, int | float) else to_duration(by)
         self._base_us += delta // _MICROSECOND
 
     def _elapsed_us(self) -> int:
@@ -75,3 +77,17 @@ def to_instant_us(when: datetime | str, tz: str | None = None) -> int:
     if instant_us is None:
         raise Invalid(f'invalid date and time "{text}"; use 2027-03-27T12:00 or 2027-03-27T12:00:00Z')
     return instant_us
+
+
+def to_duration(by: timedelta | str) -> timedelta:
+    """Convert a timedelta or a text such as ``1h30m``, ``1 day`` or ``90 minutes``. Raises ``Invalid``."""
+    if isinstance(by, timedelta):
+        return by
+    if isinstance(by, str):
+        with suppress(InvalidSchedule):
+            return timedelta(microseconds=read_duration_us(by.strip()))
+        with suppress(InvalidSchedule):
+            delay = read_words(f"in {by.strip()}").delay
+            if delay is not None and delay.second_of_day is None:
+                return timedelta(days=delay.days, microseconds=delay.us)
+    raise Invalid(f'invalid duration "{by}"; use days=1, hours=2, a timedelta or text like "1h30m" or "1 day"')

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from chronos.assembly import Service, make_engine, make_runners, make_service, make_test_store
 from chronos.core.config import DAY_US, Retention, Settings
 from chronos.core.events import Event, ExecutionEnded, ExecutionStarted
-from chronos.core.execution import Execution
+from chronos.core.execution import Execution, Span
 from chronos.core.lane import PYTHON
 from chronos.core.outcome import Failed, Outcome, Succeeded
 from chronos.engine.engine import Engine
@@ -29,16 +29,16 @@ from chronos.errors import Invalid
 from chronos.runners.contract import AttemptCall, Runner
 from chronos.runners.python.runner import PythonRunner
 from chronos.sdk.app import Chronos
-from chronos.sdk.info import RunInfo, to_run_fields
-from chronos.sdk.job_options import to_seconds
+from chronos.sdk.info import RunInfo, SpanInfo, to_run_fields, to_span_info
 from chronos.store.commands import SetDefaults
 from chronos.store.contract import ExecutionFilter, Hint, Store
-from chronos.testing.clock import VirtualClock
+from chronos.testing.blocking_sleep import SleepWatchingRunner, replace_sleep
+from chronos.testing.clock import VirtualClock, to_duration
 from chronos.testing.loop import VirtualLoop
 from chronos.tuning import is_on_loop
 
 T = TypeVar("T")
-ASYNC_TEST = "a harness has its own event loop; write the test as a plain function, without async"
+_ON_A_LOOP = "a harness has its own event loop; in an async test use await chronos.{async_name}(…)"
 _PAGE = 1_000
 _TRIGGER_TIMEOUT_S = 366 * 86_400.0  # for a triggered run, in virtual time
 _KEEP_ALL = Settings(retention=Retention(max_count=100_000_000, max_age_us=36_525 * DAY_US))
@@ -100,17 +100,17 @@ class Harness:
         self._answers[job] = Succeeded(result=result) if error is None else Failed(error=error)
 
     def advance(self, by: timedelta | str | None = None, /, **amounts: float) -> dict[str, list[Ran]]:
-        """Let time pass (``days=1``, ``"1h30m"``, …). Returns the runs that started, by job, oldest first.
+        """Let time pass (``days=1``, ``"1 day"``, ``"1h30m"``, …). Returns the runs that started, by job, oldest first.
 
         Every job has a list, which may be empty. A run that is due exactly at the end is included.
         """
-        duration = _to_timedelta(by) + timedelta(**amounts)
+        duration = (timedelta() if by is None else to_duration(by)) + timedelta(**amounts)
         if duration < timedelta():
             raise Invalid(
                 f"cannot go back by {-duration} (the clock shows {self.clock.now:%Y-%m-%dT%H:%M:%SZ}); "
                 "use clock.set or clock.jump to test a clock that is set back"
             )
-        return self._run(self._advance(duration.total_seconds()))
+        return self._run(self._advance(duration.total_seconds()), "aadvance")
 
     def advance_to(self, when: datetime | str, tz: str | None = None) -> dict[str, list[Ran]]:
         """Let time pass until the clock shows ``when``. Returns the runs that started, as ``advance`` does."""
@@ -118,25 +118,53 @@ class Harness:
 
     def trigger(self, job: str, payload: Any = None) -> Ran:
         """Run a job now and let time pass until the run ends."""
-        return self._run(self._trigger(job, payload))
+        return self._run(self._trigger(job, payload), "atrigger")
 
-    def executions(self, job: str) -> list[Ran]:
-        """Return all runs of a job, oldest first, including running, waiting and skipped ones."""
-        return self._run(self._executions(job))
+    def executions(self, job: str) -> list[Ran | SpanInfo]:
+        """Return everything on record for a job, oldest first.
+
+        Runs that are running, waiting or skipped are included, and a ``SpanInfo`` for each series of missed or skipped
+        instants.
+        """
+        return self._run(self._executions(job), "aexecutions")
 
     def close(self) -> None:
         """Stop the engine and close the store and the loop."""
         if self._store is not None:
-            self._run(self._close())
+            self._run(self._close(), "aclose")
         self._runner.close()
+
+    # --- for async tests: the jobs run in a thread meanwhile, on the harness's own loop
+
+    async def aadvance(self, by: timedelta | str | None = None, /, **amounts: float) -> dict[str, list[Ran]]:
+        """Let time pass, in an async test. See ``advance``."""
+        return await asyncio.to_thread(self.advance, by, **amounts)
+
+    async def aadvance_to(self, when: datetime | str, tz: str | None = None) -> dict[str, list[Ran]]:
+        """Let time pass until the clock shows ``when``, in an async test."""
+        return await asyncio.to_thread(self.advance_to, when, tz)
+
+    async def atrigger(self, job: str, payload: Any = None) -> Ran:
+        """Run a job now and let time pass until the run ends, in an async test."""
+        return await asyncio.to_thread(self.trigger, job, payload)
+
+    async def aexecutions(self, job: str) -> list[Ran | SpanInfo]:
+        """Return everything on record for a job, in an async test. See ``executions``."""
+        return await asyncio.to_thread(self.executions, job)
+
+    async def aclose(self) -> None:
+        """Close the harness, in an async test without the fixture."""
+        await asyncio.to_thread(self.close)
 
     # --- implementation
 
-    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+    def _run(self, work: Coroutine[Any, Any, T], async_name: str) -> T:
+        """Run ``work`` on the harness's loop. ``async_name`` is the method for async tests."""
         if is_on_loop():
             work.close()
-            raise Invalid(ASYNC_TEST)
-        return self._runner.run(work)
+            raise Invalid(_ON_A_LOOP.format(async_name=async_name))
+        with replace_sleep(() if self._app is None else self._app._runtime.functions):
+            return self._runner.run(work)
 
     async def _advance(self, duration_s: float) -> dict[str, list[Ran]]:
         self._started.clear()
@@ -197,17 +225,17 @@ class Harness:
                 "set a shorter timeout, or inspect the run with advance and executions"
             ) from None
 
-    async def _executions(self, job: str) -> list[Ran]:
+    async def _executions(self, job: str) -> list[Ran | SpanInfo]:
         await self._ensure_started()
         assert self._store is not None
         id_ = next((id_ for id_, name in self._names.items() if name == job), None)
         if id_ is None:
             raise _to_unknown_job_error(job, self._names.values())
-        runs: list[Ran] = []
+        runs: list[Ran | SpanInfo] = []
         cursor: bytes | None = None
         while True:
             page = await self._store.list_executions(ExecutionFilter(job=id_), limit=_PAGE, cursor=cursor)
-            runs += [_to_harness_run(item) for item in page.items if isinstance(item, Execution)]
+            runs += [to_span_info(item) if isinstance(item, Span) else _to_harness_run(item) for item in page.items]
             cursor = page.cursor
             if cursor is None:
                 return runs[::-1]
@@ -242,7 +270,9 @@ class Harness:
         self._service = make_service(self._store, self.clock, checks=runtime.declared.checks)
         saved = await self._service.job_saver.save(list(runtime.declared.jobs.values()))
         self._names = {job.job_id: job.name for job in saved}
-        inline = PythonRunner(runtime.functions, threads=1, processes=1, clock=self.clock, inline=True)
+        inline = SleepWatchingRunner(
+            PythonRunner(runtime.functions, threads=1, processes=1, clock=self.clock, inline=True), runtime.functions
+        )
         runners = make_runners(runtime.functions, clock=self.clock)
         stand_in = _StandIn(self._answers)
         self._runners = {
@@ -298,7 +328,7 @@ class _Clock(VirtualClock):
         super().set(when, tz)
         self._on_change()
 
-    def jump(self, by: timedelta | float) -> None:
+    def jump(self, by: timedelta | float | str) -> None:
         super().jump(by)
         self._on_change()
 
@@ -317,18 +347,6 @@ class _StandIn:
 
     async def close(self) -> None:
         """No-op: there is nothing to close."""
-
-
-def _to_timedelta(by: timedelta | str | None) -> timedelta:
-    """Convert a duration. Raises ``Invalid``."""
-    try:
-        if isinstance(by, str):
-            return timedelta(seconds=to_seconds(by, "advance"))
-        if by is None or isinstance(by, timedelta):
-            return by or timedelta()
-    except Invalid:
-        pass  # the message of a duration does not know of days=1
-    raise Invalid(f'invalid duration "{by}"; use days=1, hours=2, a timedelta or text like "1h30m"')
 
 
 def _check_answer(app: Chronos, job: str) -> None:

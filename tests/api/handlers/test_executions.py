@@ -173,6 +173,25 @@ def test_a_signal_ends_a_wait() -> None:
     in_world(case, runs=True)
 
 
+def test_chosen_tasks_are_replayed() -> None:
+    async def case(world: World) -> None:
+        tasks = [{"name": name, "command": {"argv": ["true"]}} for name in ("load", "publish")]
+        await world.create("steps", schedule="manual", tasks=tasks)
+        first = await world.post("/jobs/steps/trigger", status=202)
+        path = f"/executions/{first['execution_id']}/replay"
+        await world.ended(first["execution_id"])
+        again = await world.post(path, {"tasks": ["publish"]}, status=202)
+        ended = await world.ended(again["execution_id"])
+        assert [(task["name"], len(task["attempts"])) for task in ended["tasks"]] == [("load", 0), ("publish", 1)]
+        assert (await world.post(f"{path}?dry_run=true", {"tasks": "load"}))["dry_run"] is True
+        wrongs: list[dict[str, Any]] = [{"tasks": ["publis"]}, {"tasks": []}, {"tasks": [1]}]
+        for wrong in [*wrongs, {"tasks": ["load"], "from_failed": True}]:
+            for query in ("", "?dry_run=true"):
+                assert (await world.call("POST", f"{V1}{path}{query}", wrong)).status == 422, wrong
+
+    in_world(case, runs=True)
+
+
 def test_dead_letters_and_replay() -> None:
     async def case(world: World) -> None:
         await world.create("fails", **FAILS)
@@ -195,6 +214,10 @@ def test_dead_letters_and_replay() -> None:
             assert (await world.call("DELETE", path)).status == 204
             assert (await world.call("DELETE", path)).status == 404
             assert (await world.call("DELETE", f"{path}?dry_run=true")).status == 404
+            for query in ("", "?dry_run=true"):
+                refused = await world.call("POST", f"{path}/replay{query}")
+                assert (refused.status, refused.json["code"]) == (404, "not_found")
+                assert "is not a dead letter" in refused.json["detail"]
             line = (await world.get("/audit?limit=1"))["items"][0]
             assert (line["action"], line["detail"]) == ("discard dead letters", letter["id"].replace("-", ""))
         assert (await world.get("/dead-letters"))["items"] == []

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from chronos.core.outcome import Failed, Outcome, Succeeded
+from chronos.core.planner import CoveredSpan
 from chronos.errors import Invalid
 from chronos.runners.command import supervisor
 from chronos.runners.command.runner import CommandRunner
@@ -103,11 +104,19 @@ def test_the_environment_is_clean_and_describes_the_run(monkeypatch: pytest.Monk
         "CHRONOS_EXECUTION_ID": "0190f1f2-aaaa-8bbb-8ccc-dddddddddddd",
         "CHRONOS_JOB": "report",
         "CHRONOS_TASK": "work",
+        "CHRONOS_TASK_RUN_ID": "033f4f5f-b6dd-56a3-a068-49b6c1c1b588",
         "CHRONOS_ATTEMPT": "1",
+        "CHRONOS_ATTEMPT_ID": "1c881070-c766-8e38-93f7-adb9a0cde1ba",
         "CHRONOS_TOKEN": "7",
         "CHRONOS_SCHEDULED_AT": "2027-01-15T08:00:00Z",
         "CHRONOS_PAYLOAD": '{"a":[1]}',
     }
+
+
+def test_a_compressed_run_tells_its_span() -> None:
+    span = CoveredSpan(from_us=0, to_us=60_000_000, count=2)
+    _, _, text = run(shell('echo "$CHRONOS_SPAN_FROM $CHRONOS_SPAN_TO $CHRONOS_SPAN_COUNT"'), span=span)
+    assert text == "1970-01-01T00:00:00Z 1970-01-01T00:01:00Z 2\n"
 
 
 def test_a_payload_that_no_environment_can_hold_is_left_to_stdin() -> None:

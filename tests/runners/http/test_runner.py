@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from chronos.core.outcome import Failed, Outcome, Succeeded, TimedOut
+from chronos.core.planner import CoveredSpan
 from chronos.runners.contract import StopReason
 from chronos.runners.http.runner import HttpRunner
 from tests.support.http_servers import Handler, Seen, Server, answer, failed, run
@@ -30,19 +31,32 @@ def test_the_headers_of_a_webhook() -> None:
         "x-chronos-job-id": "6d1f1f38-6a0e-5c8e-9c0b-0f6b6c5f2a11",
         "x-chronos-execution-id": "0190f1f2-aaaa-8bbb-8ccc-dddddddddddd",
         "x-chronos-scheduled-time": "2027-01-15T08:00:00Z",
+        "x-chronos-task-run-id": "033f4f5f-b6dd-56a3-a068-49b6c1c1b588",
         "x-chronos-attempt": "1",
+        "x-chronos-attempt-id": "1c881070-c766-8e38-93f7-adb9a0cde1ba",
         "x-chronos-fencing-token": "7",
         "user-agent": "Chronos",
     }
     assert {name: seen.headers[name] for name in wanted} == wanted
     assert seen.headers["traceparent"].startswith("00-0190f1f2aaaa8bbb8cccdddddddddddd-")
-    assert "cookie" not in seen.headers
+    assert not [name for name in seen.headers if name.startswith("x-chronos-span") or name == "cookie"]
+
+
+def test_a_compressed_run_tells_its_span() -> None:
+    _, _, (seen,) = run(answer(), {}, span=CoveredSpan(from_us=0, to_us=60_000_000, count=2))
+    assert {name: value for name, value in seen.headers.items() if name.startswith("x-chronos-span")} == {
+        "x-chronos-span-from": "1970-01-01T00:00:00Z",
+        "x-chronos-span-to": "1970-01-01T00:01:00Z",
+        "x-chronos-span-count": "2",
+    }
 
 
 def test_retries_share_a_key_and_a_trace_but_not_a_span() -> None:
     _, _, (first,) = run(answer(), {})
     _, _, (second,) = run(answer(), {}, number=2)
     _, _, (other,) = run(answer(), {}, task="other")
+    assert first.headers["x-chronos-task-run-id"] == second.headers["x-chronos-task-run-id"]
+    assert first.headers["x-chronos-attempt-id"] != second.headers["x-chronos-attempt-id"]
     assert first.headers["idempotency-key"] == second.headers["idempotency-key"] != other.headers["idempotency-key"]
     one, two = first.headers["traceparent"].split("-"), second.headers["traceparent"].split("-")
     assert one[1] == two[1]
@@ -272,6 +286,8 @@ async def drips(seen: Seen, writer: asyncio.StreamWriter) -> None:
 def test_a_slow_server_times_out(handler: Handler) -> None:
     begun = time.monotonic()
     assert run(handler, {"timeout": "50ms"})[0] == TimedOut(error="no complete response within 0.05 s")
+    longer, _, _ = run(handler, {"timeout": "50ms"}, number=2, timeout_factor=2.0)
+    assert longer == TimedOut(error="no complete response within 0.1 s")
     outcome, _, _ = run(handler, {}, {"timeout_s": 0.05}, has_timeout=False)
     assert isinstance(outcome, TimedOut)
     assert time.monotonic() - begun < 30

@@ -35,6 +35,8 @@ def test_the_context_describes_its_run() -> None:
     ctx = context(a_call(span=covered, payload={"a": 1}, deadline_us=NOW + 9 * SECOND, last_run_us=NOW - SECOND))
     assert ctx.execution_id == "00010203-0405-0607-0809-0a0b0c0d0e0f"
     assert (ctx.job, ctx.namespace, ctx.task, ctx.attempt, ctx.token) == ("nightly", "default", "task", 1, 7)
+    assert ctx.task_run_id == "006dd781-15a4-5f76-978d-9cb9f025c750"
+    assert ctx.attempt_id == "8d74e32f-53a9-8c38-881d-5fe688eb80f8"
     assert ctx.payload == {"a": 1}
     assert ctx.scheduled_at == datetime(2027, 1, 15, 8, tzinfo=UTC)
     assert ctx.started_at - ctx.scheduled_at == timedelta(seconds=1)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from chronos.assembly import count_abandoned_threads
 from chronos.clock import SystemClock
 from chronos.core.outcome import Failed, Outcome, Succeeded, Waits
 from chronos.errors import Invalid
@@ -19,6 +20,7 @@ from chronos.runners.python.context import Context
 from chronos.runners.python.function_registry import FunctionRegistry
 from chronos.runners.python.invocation import STOPPED
 from chronos.runners.python.runner import PythonRunner
+from chronos.runners.wait import WaitRunner
 from tests.runners.python.function_calls import NOW, SECOND, a_call, notes, until
 
 VARIABLE: contextvars.ContextVar[str] = contextvars.ContextVar("VARIABLE", default="unset")
@@ -313,9 +315,11 @@ def test_a_thread_that_ignores_a_stop_is_abandoned_and_replaced() -> None:
         with pytest.raises(asyncio.CancelledError):
             await running
         assert await behind == Succeeded(result="done")
-        assert (runner.abandoned, runner.abandoned_running) == (1, 1)
+        assert (runner.abandoned, runner.abandoned_running, runner.abandoned_threads) == (1, 1, 1)
+        assert count_abandoned_threads({"python": runner, "wait": WaitRunner()}) == 1
         go_on.set()
         await until(lambda: not runner.abandoned_running)
+        assert count_abandoned_threads({"python": runner}) == 0
         assert notes(call).texts == []
         assert await runner.run(a_call("quick")) == Succeeded(result="done")
         assert runner.abandoned == 1

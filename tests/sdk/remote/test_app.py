@@ -420,7 +420,7 @@ def test_tasks_are_enqueued_on_the_server(app: Chronos) -> None:
 
 
 def test_several_expressions_are_one_schedule(app: Chronos, caplog: pytest.LogCaptureFixture) -> None:
-    app.job(cron=["0 9 * * *", "*/90 * * * *"], name="crons")(add)
+    app.job(cron=["0 9 * * *", "*/90 * * * *"], name="crons", payload={"a": 1})(add)
     [info] = app.all_jobs()
     assert info.schedule == "0 9 * * *; also */90 * * * *"
     assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [

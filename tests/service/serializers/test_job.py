@@ -107,6 +107,9 @@ def test_a_job_with_a_job_type() -> None:
             Settings(concurrency=Concurrency(limit=2, key="{{ payload.customer }}")),
         ),
         ({"recovery": "all"}, Settings(recovery=Recovery(strategy=RecoveryStrategy.ALL))),
+        ({"recovery": "RUN_ALL"}, Settings(recovery=Recovery(strategy=RecoveryStrategy.ALL))),
+        ({"recovery": "SKIP_MISSED"}, Settings(recovery=Recovery(strategy=RecoveryStrategy.SKIP))),
+        ({"recovery": {"strategy": "RUN_ONCE"}}, Settings(recovery=Recovery(strategy=RecoveryStrategy.COMPRESSED))),
         (
             {"recovery": {"strategy": "bounded", "max_count": 3, "max_age": "2d", "after": "0s"}},
             Settings(
@@ -247,6 +250,8 @@ def test_tasks_hooks_and_the_rest() -> None:
     ("fields", "pointer", "says"),
     [
         ({"schedle": "x"}, "/schedle", 'did you mean "schedule"'),
+        ({"every": "5m"}, "/every", 'write "schedule": {"every": "5m"}'),
+        ({"cron": "0 9 * * *"}, "/cron", 'write "schedule": {"cron": "0 9 * * *"}'),
         ({"retry": {"max_attempt": 3}}, "/retry/max_attempt", 'did you mean "max_attempts"'),
         ({"name": "a b"}, "/name", "is not a valid name"),
         ({"name": None}, "/name", "is required"),

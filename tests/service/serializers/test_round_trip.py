@@ -67,6 +67,7 @@ RETRY = st.builds(
     multiplier=maybe(st.floats(1, 100)),
     max_us=maybe(DURATIONS),
     jitter=maybe(st.floats(0, 1)),
+    timeout_multiplier=maybe(st.floats(1, 1000)),
     retry_on=maybe(st.lists(texts(), max_size=3).map(tuple)),
 ).map(drop_empty)
 OVERRIDES = st.builds(

@@ -21,7 +21,7 @@ from chronos.api.routing import CURSOR, LIMIT, NAMESPACE_FILTER, ResponseDoc, Ro
 from chronos.core.calendar import rfc3339
 from chronos.core.credentials import hide_userinfo
 from chronos.core.execution import DeadLetter
-from chronos.errors import NotFound
+from chronos.service.executions import not_a_dead_letter
 from chronos.service.serializers import id_text
 from chronos.store.contract import Page
 
@@ -64,14 +64,18 @@ async def list_dead_letters(context: RequestContext) -> web.StreamResponse:
     is_rate_limited=True,
 )
 async def replay(context: RequestContext) -> web.StreamResponse:
-    """Replay a dead letter and remove it from the list. Repeated requests run it once."""
-    first = context.view.execution
-    reason, from_failed, payload = await read_replay_body(context)
+    """Replay a dead letter and remove it from the list. Repeated requests run it once.
+
+    404 if the execution is not a dead letter: it was discarded, or did not fail.
+    """
+    first, runs = context.view.execution, context.api.service.runs
+    options = await read_replay_body(context)
     if context.dry_run:
-        return replay_dry_run_response(first)
-    execution_request = await context.api.service.runs.replay_dead_letter(
-        first.id, reason=reason, from_failed=from_failed, payload=payload, actor=context.actor
-    )
+        planned = await runs.plan_replay(first.id, **options)
+        if not await runs.is_dead_letter(first.id):
+            raise not_a_dead_letter(first.id)
+        return replay_dry_run_response(planned)
+    execution_request = await runs.replay_dead_letter(first.id, **options, actor=context.actor)
     return accepted_response(context, execution_request, replayed=first)
 
 
@@ -90,7 +94,7 @@ async def discard(context: RequestContext) -> web.StreamResponse:
     else:
         exists = await runs.drop_dead_letters([execution], actor=context.actor) > 0
     if not exists:
-        raise NotFound(f'"{id_text(execution)}" is not a dead letter; it was replayed or discarded, or did not fail')
+        raise not_a_dead_letter(execution)
     return json_response({"dry_run": True, "id": id_text(execution)}) if context.dry_run else web.Response(status=204)
 
 

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar
 
 from aiohttp import web
 
@@ -18,8 +18,10 @@ from chronos.core.credentials import hide_userinfo
 from chronos.core.execution import Execution, Span, Status
 from chronos.core.ids import ID_BYTES
 from chronos.errors import Conflict, NotFound
+from chronos.service.replayed_tasks import PlannedReplay
 from chronos.service.run_requests import to_stored_payload
 from chronos.service.serializers import id_text, read_id
+from chronos.service.serializers.job import MAX_TASKS
 from chronos.service.why import WhyStep
 from chronos.store.commands import Triggered
 from chronos.store.contract import ExecutionFilter, JobName, Page
@@ -53,6 +55,11 @@ REPLAY_BODY = Body.of_fields(
     {
         "reason": _REASON,
         "from_failed": {"type": ["boolean", "null"], "description": "skip the tasks that succeeded"},
+        "tasks": {
+            "type": ["array", "null"],
+            "items": {"type": "string"},
+            "description": "run only these tasks; the others keep their results, or are skipped if they have none",
+        },
         "payload": {"description": "replaces the payload of the original"},
     },
     example={"reason": "the target is back", "from_failed": True},
@@ -188,17 +195,12 @@ async def cancel(context: RequestContext) -> web.StreamResponse:
 )
 async def replay(context: RequestContext) -> web.StreamResponse:
     """Run an execution again, as a new one that is linked to it."""
-    first = context.view.execution
-    reason, from_failed, payload = await read_replay_body(context)
+    first, runs = context.view.execution, context.api.service.runs
+    options = await read_replay_body(context)
     if context.dry_run:
-        return replay_dry_run_response(first)
-    execution_request = await context.api.service.runs.replay(
-        first.id,
-        reason=reason,
-        from_failed=from_failed,
-        payload=payload,
-        idempotency=context.key_for("replay", first.id),
-        actor=context.actor,
+        return replay_dry_run_response(await runs.plan_replay(first.id, **options))
+    execution_request = await runs.replay(
+        first.id, **options, idempotency=context.key_for("replay", first.id), actor=context.actor
     )
     return accepted_response(context, execution_request, replayed=first)
 
@@ -206,25 +208,35 @@ async def replay(context: RequestContext) -> web.StreamResponse:
 # --- shared with other handlers
 
 
-async def read_replay_body(context: RequestContext) -> tuple[str | None, bool, Any]:
-    """Read the body of a replay: reason, from_failed, payload."""
+class ReplayOptions(TypedDict):
+    """The arguments of a replay."""
+
+    reason: str | None
+    from_failed: bool
+    tasks: tuple[str, ...] | None
+    payload: Any
+
+
+async def read_replay_body(context: RequestContext) -> ReplayOptions:
+    """Read the body of a replay."""
     body = await context.read_object()
-    reason = body.text("reason", max_bytes=4_000)
-    from_failed = body.boolean("from_failed") or False
-    payload = body.payload()
+    options = ReplayOptions(
+        reason=body.text("reason", max_bytes=4_000),
+        from_failed=body.boolean("from_failed") or False,
+        tasks=body.texts("tasks", max_items=MAX_TASKS) if body.present("tasks") else None,
+        payload=body.payload(),
+    )
     body.raise_problems()
-    return reason, from_failed, payload
+    return options
 
 
-def replay_dry_run_response(first: Execution) -> web.Response:
+def replay_dry_run_response(planned: PlannedReplay) -> web.Response:
     """Return the response to a dry run of a replay."""
-    if not first.status.final:
-        raise Conflict(f"the execution is still {first.status.name.lower()}; wait until it finishes, or cancel it")
-    return json_response({"dry_run": True, "replay_of": id_text(first.id)})
+    return json_response({"dry_run": True, "replay_of": id_text(planned.original.id)})
 
 
 def accepted_response(
-    context: RequestContext, execution_request: Triggered, *, replayed: Execution | None = None
+    context: RequestContext, execution_request: Triggered, *, replayed: Execution | None = None, **fields: Any
 ) -> web.Response:
     """Return a requested execution, new or created earlier with the same key. ``replayed`` is the replay's original."""
     context.requested_execution = execution_request.id
@@ -233,6 +245,7 @@ def accepted_response(
         "execution_id": id_,
         "status": execution_request.status.name.lower(),
         "created": execution_request.created,
+        **fields,
     }
     if replayed is not None:
         answer["replay_of"] = id_text(replayed.id)

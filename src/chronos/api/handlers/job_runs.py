@@ -23,9 +23,9 @@ from chronos.service.serializers import id_text
 from chronos.service.start_times import choose_start_times
 
 route = RouteTable("Executions")
-_REASON = {"type": ["string", "null"], "maxLength": 1000, "description": "recorded with the run"}
+REASON = {"type": ["string", "null"], "maxLength": 1000, "description": "recorded with the run"}
 _INSTANT = {"type": "string", "format": "date-time"}
-_START_TIMES = {
+START_TIMES = {
     "at": {
         "type": ["string", "null"],
         "format": "date-time",
@@ -48,8 +48,8 @@ _DRY_RUN_RESPONSE = ResponseDoc("the result of a dry run", ref("Anything"), {"dr
     body=Body.of_fields(
         {
             "payload": {"description": "replaces the payload of the job"},
-            **_START_TIMES,
-            "reason": _REASON,
+            **START_TIMES,
+            "reason": REASON,
         },
         example={"payload": {"day": "2027-01-01"}, "reason": "asked for by accounting"},
     ),
@@ -61,7 +61,7 @@ async def trigger(context: RequestContext) -> web.StreamResponse:
     """Run a job once, even if it is paused. The same Idempotency-Key returns the same execution."""
     body = await context.read_object()
     payload = body.payload()
-    at_us, delay, expires = _read_start_times(body)
+    at_us, delay, expires = read_start_times(body)
     reason = body.text("reason", max_bytes=4_000)
     body.raise_problems()
     if context.dry_run:
@@ -92,7 +92,7 @@ async def trigger(context: RequestContext) -> web.StreamResponse:
                 "items": {"description": "the payload of a run"},
                 "maxItems": MAX_ENQUEUED,
             },
-            **_START_TIMES,
+            **START_TIMES,
         },
         required=("payloads",),
         example={"payloads": [{"to": "ana"}, {"to": "ben"}], "delay": "10m"},
@@ -110,7 +110,7 @@ async def enqueue(context: RequestContext) -> web.StreamResponse:
     if not body.present("payloads"):
         body.fault("payloads", "is required")
     _, payloads = body.items("payloads", max_items=MAX_ENQUEUED)
-    at_us, delay, expires = _read_start_times(body)
+    at_us, delay, expires = read_start_times(body)
     body.raise_problems()
     enqueues = context.api.service.enqueues
     plain = [PlainPayload(payload) for payload in payloads]
@@ -129,7 +129,7 @@ async def enqueue(context: RequestContext) -> web.StreamResponse:
     return json_response({"execution_ids": [id_text(run.id) for run in created], "count": len(created)}, status=202)
 
 
-def _read_start_times(body: BodyReader) -> tuple[int | None, str | None, str | None]:
+def read_start_times(body: BodyReader) -> tuple[int | None, str | None, str | None]:
     """Read when a run may start: at, delay, expires."""
     return (
         body.instant_us("at"),
@@ -143,7 +143,7 @@ def _read_start_times(body: BodyReader) -> tuple[int | None, str | None, str | N
     permission=Permission.OPERATE,
     summary="Backfill a job: run the scheduled times of a past range",
     body=Body.of_fields(
-        {"from": _INSTANT, "to": _INSTANT, "reason": _REASON},
+        {"from": _INSTANT, "to": _INSTANT, "reason": REASON},
         required=("from", "to"),
         example={"from": "2027-01-01T00:00:00Z", "to": "2027-01-07T00:00:00Z"},
     ),

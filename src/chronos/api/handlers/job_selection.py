@@ -7,14 +7,14 @@ from chronos.api.errors import Malformed
 from chronos.api.request import RequestContext, make_forbidden
 from chronos.api.routing import Param
 from chronos.core.job import Job, JobState
+from chronos.errors import Invalid
+from chronos.service.job_filter import Tag, has_tags, parse_state, parse_tag
 from chronos.store.contract import JobFilter, Page
 
 ALL_NAMESPACES = "*"
 MAX_TAGS = 20
 _PAGE = 1_000
 _MAX_PAGES = 100  # that one request may search for jobs with several tags
-
-Tag = tuple[str, str | None]  # a key, and its value or None for any value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,7 @@ class JobSelection:
         """Return a page of jobs by namespace and name. It may be short if jobs lack a further tag."""
         page = await context.api.service.jobs.list(self.where, limit=limit, cursor=cursor)
         return (
-            Page(items=[job for job in page.items if self._has_more_tags(job)], cursor=page.cursor)
+            Page(items=[job for job in page.items if has_tags(job, self.more_tags)], cursor=page.cursor)
             if self.more_tags
             else page
         )
@@ -52,14 +52,10 @@ class JobSelection:
             cursor = page.cursor
         raise Malformed(f"more than {_MAX_PAGES * _PAGE:,} jobs would have to be searched; put the rarest tag first")
 
-    def _has_more_tags(self, job: Job) -> bool:
-        tags = job.spec.tags
-        return all(key in tags and value in (None, tags[key]) for key, value in self.more_tags)
-
 
 def read_selection(context: RequestContext, permission: Permission) -> JobSelection:
     """Read the selection from the parameters. The caller needs the permission in the selected namespaces."""
-    tags = [_read_tag(text) for text in context.texts("tag") if text]
+    tags = [parse_tag(text) for text in context.texts("tag") if text]
     if len(tags) > MAX_TAGS:
         raise Malformed(f'parameter "tag" is given {len(tags)} times, allowed {MAX_TAGS}')
     where = JobFilter(
@@ -83,23 +79,11 @@ def _read_namespace(context: RequestContext, permission: Permission) -> str | No
     return None
 
 
-def _read_tag(text: str) -> Tag:
-    """Read ``key``, ``key=value`` or ``key:value``."""
-    for separator in "=:":
-        key, jobs, value = text.partition(separator)
-        if jobs:
-            return key, value
-    return text, None
-
-
 def _read_state(text: str | None) -> JobState | None:
-    if text is None:
-        return None
     try:
-        return JobState[text.upper()]
-    except KeyError:
-        allowed = ", ".join(state.name.lower() for state in JobState)
-        raise Malformed(f'invalid state "{text[:64]}"; use one of {allowed}') from None
+        return None if text is None else parse_state(text)
+    except Invalid as error:
+        raise Malformed(str(error)) from None
 
 
 SELECTION = (

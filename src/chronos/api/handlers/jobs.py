@@ -283,7 +283,7 @@ async def _read_saved(context: RequestContext, saved: SavedJob) -> Job:
 
 
 def _read_merged_draft(jobs: JobService, job: Job, changes: dict[str, Any]) -> Draft:
-    return jobs.read(merge(write_job(job), changes), namespace=job.namespace)
+    return jobs.read(merge(write_job(job), changes, jobs.target_fields), namespace=job.namespace)
 
 
 def _is_large(job: Job) -> bool:

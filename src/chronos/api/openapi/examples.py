@@ -110,6 +110,10 @@ VERSION_DIFF: dict[str, Any] = {
 }
 ASKED: dict[str, Any] = {"execution_id": EXECUTION_ID, "status": "ready", "created": True}
 REPLAYED: dict[str, Any] = ASKED | {"replay_of": "01944f0d-2c00-8a3f-9d0e-5c5e5a4f1a10"}
+ONE_OFF: dict[str, Any] = ASKED | {
+    "job_id": "0d4b6f9e-6f1c-5a52-9f0e-2a6f4c1f7f10",
+    "job_name": "one-off-http-1f3870be274f6c49",
+}
 ENQUEUED: dict[str, Any] = {"execution_ids": [EXECUTION_ID], "count": 1}
 BACKFILLED: dict[str, Any] = {"execution_ids": [EXECUTION_ID], "count": 1, "next_from": None}
 WHY: dict[str, Any] = {
@@ -122,6 +126,7 @@ EXECUTION_SHOWN: dict[str, Any] = EXECUTION | {
     "tasks": [
         {
             "name": "main",
+            "task_run_id": "5d6cd3a4-1f5e-5b1d-8d9a-54ac4b2b7a21",
             "status": "succeeded",
             "started_at": EXECUTION["started_at"],
             "finished_at": EXECUTION["finished_at"],
@@ -129,6 +134,7 @@ EXECUTION_SHOWN: dict[str, Any] = EXECUTION | {
             "attempts": [
                 {
                     "number": 1,
+                    "attempt_id": "9b1ad2c3-7c0e-8f21-a3d4-0c4f6f5b1e02",
                     "status": "succeeded",
                     "started_at": EXECUTION["started_at"],
                     "finished_at": EXECUTION["finished_at"],

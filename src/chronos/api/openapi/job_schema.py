@@ -22,10 +22,21 @@ from chronos.api.openapi.schema_builders import (
 )
 from chronos.api.openapi.target_schema import OTHER_TARGETS, TARGET_SCHEMAS, TARGETS
 from chronos.api.routing import ref
-from chronos.core.config import DEFAULTS, Delivery, Mode, OnFailure, Overlap, RecoveryStrategy, UpdatePolicy
+from chronos.core.config import (
+    DEFAULTS,
+    OVERLAP_ALIASES,
+    RECOVERY_ALIASES,
+    Delivery,
+    Mode,
+    OnFailure,
+    Overlap,
+    RecoveryStrategy,
+    UpdatePolicy,
+)
 from chronos.core.job import UpstreamCondition
 from chronos.core.schedule.parser import DIALECTS, DST_POLICIES, MAX_EXCLUSIONS, MAX_LENGTH
 from chronos.core.schedule.union import MAX_EXPRESSIONS
+from chronos.service.one_off_runs import SETTINGS as ONE_OFF_FIELDS
 from chronos.service.serializers.job import (
     DEFAULT_TASK_NAME,
     MAX_DESCRIPTION,
@@ -117,6 +128,13 @@ _RETRY = closed(
         "jitter": number(
             f"the random part added to a delay, from 0 to 1; {_default_clause('retry', 'jitter')}", 0, 1, 0.1
         ),
+        "timeout_multiplier": number(
+            "the factor by which the task timeout grows from attempt to attempt; "
+            f"{_default_clause('retry', 'timeout_multiplier')}",
+            1,
+            1000,
+            2.0,
+        ),
         "retry_on": texts(
             "names of failures that are retried; empty: those that the target considers retryable",
             100,
@@ -128,7 +146,9 @@ _RETRY = closed(
 _RECOVERY = closed(
     "which missed scheduled times run later",
     {
-        "strategy": one_of(f"which missed times run; {_default_clause('recovery', 'strategy')}", RecoveryStrategy),
+        "strategy": one_of(
+            f"which missed times run; {_default_clause('recovery', 'strategy')}", RecoveryStrategy, *RECOVERY_ALIASES
+        ),
         "max_count": integer(
             f"for bounded: the maximum number; {_default_clause('recovery', 'max_count')}", 0, _MAX_COUNT, 10
         ),
@@ -198,16 +218,18 @@ _SETTINGS: Schema = {
     "execution_timeout": duration(
         f"the time limit of an execution; 0s: no limit; {_default_clause('execution_timeout')}", "2h"
     ),
-    "overlap": one_of(f"what happens to a scheduled time {_OVERLAP}; {_default_clause('overlap')}", Overlap, "forbid"),
+    "overlap": one_of(
+        f"what happens to a scheduled time {_OVERLAP}; {_default_clause('overlap')}", Overlap, *OVERLAP_ALIASES
+    ),
     "queue_max": integer(f"the maximum number of queued executions; {_default_clause('queue_max')}", 0, _MAX_COUNT, 10),
     "concurrency": any_of(
         "a limit; or, as text, another name of overlap",
-        {"type": "string", "enum": [*map(str, Overlap), "forbid"]},
+        {"type": "string", "enum": [*map(str, Overlap), *OVERLAP_ALIASES]},
         ref("Concurrency"),
     ),
     "recovery": any_of(
         "which missed scheduled times run later; a strategy, or an object",
-        {"type": "string", "enum": [*map(str, RecoveryStrategy)]},
+        {"type": "string", "enum": [*map(str, RecoveryStrategy), *RECOVERY_ALIASES]},
         ref("Recovery"),
     ),
     "update": any_of(
@@ -226,6 +248,9 @@ _SETTINGS: Schema = {
     ),
     "placement": _object("Placement", "which nodes may run the job, by their labels"),
 }
+
+#: Settings of a one-off run.
+ONE_OFF_SETTINGS: Schema = {name: schema for name, schema in _SETTINGS.items() if name in ONE_OFF_FIELDS}
 
 # --- the job
 

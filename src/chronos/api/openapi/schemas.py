@@ -100,6 +100,7 @@ _NODE_FACTS: dict[str, Any] = {
 _ATTEMPT = _object(
     {
         "number": _INTEGER,
+        "attempt_id": _ID,
         "status": _TEXT,
         "started_at": _AT_OR_NULL,
         "finished_at": _AT_OR_NULL,
@@ -110,6 +111,7 @@ _ATTEMPT = _object(
 _TASK = _object(
     {
         "name": _TEXT,
+        "task_run_id": _ID,
         "status": _TEXT,
         "started_at": _AT_OR_NULL,
         "finished_at": _AT_OR_NULL,
@@ -219,6 +221,9 @@ SCHEMAS: dict[str, Any] = {
         }
     ),
     "Asked": _object({"execution_id": _ID, "status": _STATUS, "created": _BOOLEAN}, {"replay_of": _ID}),
+    "OneOff": _object(
+        {"execution_id": _ID, "status": _STATUS, "created": _BOOLEAN, "job_id": _ID, "job_name": _TEXT},
+    ),
     "Enqueued": _object({"execution_ids": _list(_ID), "count": _INTEGER}),
     "Backfilled": _object({"execution_ids": _list(_ID), "count": _INTEGER, "next_from": _AT_OR_NULL}),
     "Why": _object({"steps": _list(_object({"at": _AT, "verdict": _TEXT, "sentence": _TEXT}))}),

@@ -9,9 +9,11 @@ from typing import Any
 
 import click
 
+from chronos.runners.target_kinds import list_target_fields
+
 #: Objects whose values are texts, and whose keys may contain dots.
 _TEXT_OBJECTS = (("tags",), ("placement", "labels"), ("http", "headers"), ("webhook", "headers"), ("command", "env"))
-_TARGETS = ("http", "webhook", "command", "python", "wait", "grpc")
+_TARGETS = list_target_fields()
 _TASKS = "tasks"
 
 

@@ -85,6 +85,7 @@ def replay_options(command: Command) -> Command:
         wait_options,
         click.option("--reason", metavar="TEXT", help="A reason for the history."),
         click.option("--payload", type=Json(), metavar="JSON", help="A new payload; @FILE reads a file."),
+        click.option("--task", "tasks", multiple=True, metavar="NAME", help="Run only this task; may be repeated."),
         click.option("--from-failed", is_flag=True, help="Skip the tasks that succeeded."),
     ):
         command = option(command)

@@ -16,12 +16,14 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from chronos.core.config import EffectiveSettings
 from chronos.core.execution import TaskStatus
 from chronos.core.execution_detail import NO_DETAIL, RecordedTask, read_detail
 from chronos.core.ids import attempt_id
 from chronos.core.job import Target
 from chronos.core.outcome import Outcome, Succeeded
 from chronos.core.reasons import ReasonCode
+from chronos.core.retry_policy import attempt_timeout_us, timeout_factor
 from chronos.core.settle import Start, Step, apply_outcome, begin, stop, wake_tasks
 from chronos.core.task_group import TaskGroup
 from chronos.engine.execution.attempt import AttemptRun, run_attempt
@@ -113,7 +115,7 @@ class ExecutionRun:
             await self._run_on_start(entry.spec.on_start)
         now_us = self._context.clock.now_us()
         if self._group is None:
-            return begin(entry.layout, now_us, carried=detail.carried or {})
+            return begin(entry.layout, now_us, carried=detail.carried, chosen=detail.chosen)
         return self._wake(self._group, now_us)
 
     def _has_expired(self) -> bool:
@@ -135,7 +137,7 @@ class ExecutionRun:
     async def _run_on_start(self, target: Target) -> None:
         """Run ``on_start`` before the first task. The execution continues whatever the outcome."""
         call = self._build_call(ON_START, 1, target)
-        outcome = await run_attempt(self._context, call, target.kind, self._timeout_us(ON_START))
+        outcome = await run_attempt(self._context, call, target.kind, self._timeout_us(ON_START, 1))
         self._recorder.record(call, outcome)
         self._detail = replace(self._detail, greeted=True)
         del self._calls[ON_START]
@@ -257,7 +259,7 @@ class ExecutionRun:
     def _start_attempt(self, start: Start) -> None:
         target = self.entry.target(start.task)
         call = self._build_call(start.task, start.number, target)
-        timeout_us = self._timeout_us(start.task)
+        timeout_us = self._timeout_us(start.task, start.number)
         attempt = AttemptRun(self._context, call, target.kind, timeout_us, lambda _: self._wake_up())
         self._attempts[start.task] = attempt
         attempt.start()
@@ -271,16 +273,20 @@ class ExecutionRun:
             target,
             task=task,
             number=number,
-            timeout_us=self._timeout_us(task),
+            timeout_us=self._timeout_us(task, number),
             starts=self._starts,
         )
+        call.timeout_factor = timeout_factor(self._effective(task), number)
         self._starts += 1
         return call
 
-    def _timeout_us(self, task: str) -> int:
+    def _timeout_us(self, task: str, number: int) -> int:
+        return attempt_timeout_us(self._effective(task), number)
+
+    def _effective(self, task: str) -> EffectiveSettings:
         if task == ON_START:
-            return self.entry.effective.task_timeout_us
-        return self.entry.layout.tasks[self.entry.layout.index_of(task)].effective.task_timeout_us
+            return self.entry.effective
+        return self.entry.layout.tasks[self.entry.layout.index_of(task)].effective
 
 
 def _record_signal_payload(pending: RecordedTask, payload: object) -> RecordedTask:

@@ -231,6 +231,7 @@ def to_ended_detail(entry: CatalogEntry, detail: Detail, group: TaskGroup, end: 
         memory={},
         signals={},
         carried=None,
+        chosen=None,
         report=build_report(entry.layout, group, end),
         result=results.get(group.tasks[0].name) if one else (results or None),
     )

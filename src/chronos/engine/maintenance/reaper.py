@@ -92,7 +92,7 @@ class Reaper:
         batches = [held[i : i + _REAP_BATCH_ROWS] for i in range(0, len(held), _REAP_BATCH_ROWS)] or [[]]
         reaped = 0
         for batch in batches:
-            verdicts, now_us = await self._decide(batch)
+            verdicts, now_us = await self._decide(batch, worked_until_us=node.beat_us)
             rows = tuple(verdict.to_row(execution) for execution, verdict in zip(batch, verdicts, strict=True))
             reaped_ids = await self._context.store.apply(
                 Reap(node=node.number, beat=node.beat, rows=rows, now_us=now_us, last=batch is batches[-1])
@@ -141,7 +141,7 @@ class Reaper:
 
     async def _release(self, running: list[Execution]) -> None:
         """Release work of nodes that were declared dead before they received it: their claim was applied late."""
-        verdicts, now_us = await self._decide(running)
+        verdicts, now_us = await self._decide(running, worked_until_us=0)
         rows = tuple(
             ReleaseRow(execution.id, execution.token, execution.worked_us, verdict.detail, verdict.lost)
             for execution, verdict in zip(running, verdicts, strict=True)
@@ -183,13 +183,16 @@ class Reaper:
         self._emit_ends(executions, verdicts, set(answer.settled), now_us)
 
     async def _decide(
-        self, executions: list[Execution], *, end: End | None = None
+        self, executions: list[Execution], *, end: End | None = None, worked_until_us: int | None = None
     ) -> tuple[list[TakeoverVerdict], int]:
         """Return the verdicts and their time, which is taken after all data has been read."""
         entries = await self._entries(executions)
         now_us = self._context.clock.now_us()
-        pairs = zip(executions, entries, strict=True)
-        return [decide_takeover(entry, execution, now_us, end=end) for execution, entry in pairs], now_us
+        verdicts = [
+            decide_takeover(entry, execution, now_us, end=end, worked_until_us=worked_until_us)
+            for execution, entry in zip(executions, entries, strict=True)
+        ]
+        return verdicts, now_us
 
     async def _entries(self, executions: list[Execution]) -> list[CatalogEntry | None]:
         """Return the entry of each execution; None if its definition is deleted or unreadable."""

@@ -58,9 +58,17 @@ class TakeoverVerdict:
 
 
 def decide_takeover(
-    entry: CatalogEntry | None, execution: Execution, now_us: int, *, end: End | None = None
+    entry: CatalogEntry | None,
+    execution: Execution,
+    now_us: int,
+    *,
+    end: End | None = None,
+    worked_until_us: int | None = None,
 ) -> TakeoverVerdict:
-    """Decide on an execution that no node works on. ``end`` overrides the job's policy."""
+    """Decide on an execution that no node works on.
+
+    ``end`` overrides the job's policy. ``worked_until_us``: when its node was last seen; time after it is not work.
+    """
     detail = _read_execution_detail(execution)
     if entry is None or detail is None:  # its version is deleted or unreadable
         stale = End(status=Status.STALE, reason=Reason.of(ReasonCode.WORKER_LOST))
@@ -84,7 +92,7 @@ def decide_takeover(
         for task in group.tasks
         if task.status is TaskStatus.RUNNING
     )
-    step = end_running_tasks(entry.layout, group, _LOST_OUTCOME, now_us)
+    step = end_running_tasks(entry.layout, group, _LOST_OUTCOME, now_us, worked_until_us=worked_until_us)
     verdict = end or step.end
     if verdict is None:
         text = write_detail(replace(detail, group=step.group))
@@ -112,7 +120,7 @@ def _rebuild_task_group(entry: CatalogEntry, detail: Detail, execution: Executio
     """Return the state of the tasks: as last recorded, plus the tasks that started with the claim."""
     started_us = execution.started_us if execution.started_us is not None else now_us
     if detail.group is None:
-        return begin(entry.layout, started_us, carried=detail.carried or {}).group
+        return begin(entry.layout, started_us, carried=detail.carried, chosen=detail.chosen).group
     if any(task.status is TaskStatus.RUNNING for task in detail.group.tasks):
         return detail.group
     return wake_tasks(entry.layout, detail.group, now_us, detail.signals).group

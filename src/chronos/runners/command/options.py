@@ -30,9 +30,14 @@ _CHRONOS_VARIABLES = (
     "CHRONOS_EXECUTION_ID",
     "CHRONOS_JOB",
     "CHRONOS_TASK",
+    "CHRONOS_TASK_RUN_ID",
     "CHRONOS_ATTEMPT",
+    "CHRONOS_ATTEMPT_ID",
     "CHRONOS_TOKEN",
     "CHRONOS_SCHEDULED_AT",
+    "CHRONOS_SPAN_FROM",
+    "CHRONOS_SPAN_TO",
+    "CHRONOS_SPAN_COUNT",
     "CHRONOS_PAYLOAD",
 )
 
@@ -248,10 +253,16 @@ def _build_environment(call: AttemptCall, renderer: Renderer, user: pwd.struct_p
         "CHRONOS_EXECUTION_ID": uuid_text(call.execution),
         "CHRONOS_JOB": call.job_name,
         "CHRONOS_TASK": call.task,
+        "CHRONOS_TASK_RUN_ID": uuid_text(call.task_run_id),
         "CHRONOS_ATTEMPT": str(call.number),
+        "CHRONOS_ATTEMPT_ID": uuid_text(call.attempt_id),
         "CHRONOS_TOKEN": str(call.token),
         "CHRONOS_SCHEDULED_AT": rfc3339(call.scheduled_us),
     }
+    if (span := call.span) is not None:
+        env["CHRONOS_SPAN_FROM"] = rfc3339(span.from_us)
+        env["CHRONOS_SPAN_TO"] = rfc3339(span.to_us)
+        env["CHRONOS_SPAN_COUNT"] = str(span.count)
     if call.payload is not None:
         payload = msgspec.json.encode(call.payload).decode()
         if len(payload) <= _MAX_ENV_PAYLOAD_CHARS and "\0" not in payload:

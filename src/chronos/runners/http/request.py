@@ -17,7 +17,6 @@ from yarl import URL
 
 from chronos.core.calendar import SECOND_US, rfc3339
 from chronos.core.credentials import is_credential_name
-from chronos.core.ids import attempt_id, task_id
 from chronos.errors import Invalid
 from chronos.runners import options as read
 from chronos.runners.contract import AttemptCall
@@ -164,21 +163,21 @@ def build_redirected_request(request: Request, status: int, location: str, guard
     return replace(request, method=method, url=url, headers=headers, body=body)
 
 
-def delivery_id(call: AttemptCall) -> str:
-    """Return the id of a delivery: the same for every attempt of a task in an execution."""
-    return uuid_text(task_id(call.execution, call.task))
-
-
 def _add_own_headers(headers: dict[str, str], call: AttemptCall) -> None:
-    execution = call.execution
-    span = attempt_id(execution, call.task, call.number)[:8].hex()
+    execution, task_run, attempt = call.execution, uuid_text(call.task_run_id), call.attempt_id
     headers["X-Chronos-Job-ID"] = uuid_text(call.job)
     headers["X-Chronos-Execution-ID"] = uuid_text(execution)
     headers["X-Chronos-Scheduled-Time"] = rfc3339(call.scheduled_us)
+    headers["X-Chronos-Task-Run-ID"] = task_run
+    headers["X-Chronos-Attempt-ID"] = uuid_text(attempt)
     headers["X-Chronos-Attempt"] = str(call.number)
     headers["X-Chronos-Fencing-Token"] = str(call.token)
-    headers["Idempotency-Key"] = delivery_id(call)
-    headers["traceparent"] = f"00-{execution.hex()}-{span}-01"
+    headers["Idempotency-Key"] = task_run
+    headers["traceparent"] = f"00-{execution.hex()}-{attempt[:8].hex()}-01"
+    if (span := call.span) is not None:
+        headers["X-Chronos-Span-From"] = rfc3339(span.from_us)
+        headers["X-Chronos-Span-To"] = rfc3339(span.to_us)
+        headers["X-Chronos-Span-Count"] = str(span.count)
 
 
 def _body(call: AttemptCall, method: str, renderer: Renderer) -> tuple[bytes | None, str | None]:
@@ -254,7 +253,7 @@ def _authenticate(
 
 def _sign(call: AttemptCall, key: bytes, headers: dict[str, str], body: bytes) -> None:
     """Sign as Standard Webhooks: one HMAC over id, time and body, so that none can be changed or replayed later."""
-    message, seconds = delivery_id(call), str(call.started_us // SECOND_US)
+    message, seconds = uuid_text(call.task_run_id), str(call.started_us // SECOND_US)
     digest = hmac.digest(key, f"{message}.{seconds}.".encode() + body, "sha256")
     headers["webhook-id"] = message
     headers["webhook-timestamp"] = seconds

@@ -28,6 +28,7 @@ from chronos.timers import Timers
 
 _REDIRECTS = (301, 302, 303, 307, 308)
 _MAX_OUTLINES = 4_096
+_MAX_TIMEOUT_S = 3e9  # a hundred years
 _STOPPED = Failed(error="stopped before the response was complete", kinds=("stopped",))
 
 
@@ -72,6 +73,8 @@ class HttpRunner:
             return _to_refused_failure(error)
         if limit_s is None and not call.has_timeout:
             limit_s = self._timeout_s
+        if limit_s is not None and call.timeout_factor != 1:
+            limit_s = min(limit_s * call.timeout_factor, _MAX_TIMEOUT_S)
         return await self._run_within_time(call, outline, request, limit_s)
 
     async def close(self) -> None:

@@ -187,6 +187,16 @@ class Context:
         return self._call.number
 
     @property
+    def task_run_id(self) -> str:
+        """The id of this task within the run: the same for all of its attempts."""
+        return str(UUID(bytes=self._call.task_run_id))
+
+    @property
+    def attempt_id(self) -> str:
+        """The id of this attempt."""
+        return str(UUID(bytes=self._call.attempt_id))
+
+    @property
     def token(self) -> int:
         """A number that grows with each run of the job. A target that remembers the largest can reject a stale run."""
         return self._call.token

@@ -5,7 +5,7 @@ context. Every other parameter is filled from the payload, by name. A function w
 """
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from types import FunctionType, MethodType
@@ -100,9 +100,16 @@ class FunctionRegistry:
         self._functions: dict[str, Function] = {}
         self.names: frozenset[str] = frozenset()
 
+    def __iter__(self) -> Iterator[Function]:
+        return iter(self._functions.values())
+
     def get(self, name: str) -> Function | None:
         """Return the function with a name, or None."""
         return self._functions.get(name)
+
+    def name_of(self, call: Callable[..., Any]) -> str | None:
+        """Return the first name under which a function is registered, or None."""
+        return next((name for name, function in self._functions.items() if function.call is call), None)
 
     def register(self, name: str, call: Callable[..., Any], isolation: Isolation | str = Isolation.THREAD) -> Function:
         """Register a function under a name. Registering the same function again changes nothing.

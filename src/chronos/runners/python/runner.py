@@ -38,6 +38,11 @@ class PythonRunner:
         return self._threads.abandoned + self._abandoned_tasks_total
 
     @property
+    def abandoned_threads(self) -> int:
+        """How many threads of abandoned functions still run."""
+        return self._threads.abandoned_running
+
+    @property
     def abandoned_running(self) -> int:
         """How many of the abandoned functions still run."""
         return self._threads.abandoned_running + len(self._abandoned_tasks)

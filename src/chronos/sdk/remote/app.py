@@ -1,21 +1,23 @@
 """The app of a program that is a client of a server."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from chronos.assembly import hide_url_password
 from chronos.errors import Invalid
-from chronos.sdk.app import Chronos, check_app_options
+from chronos.sdk.app import Chronos
+from chronos.sdk.app_options import check_app_options
 from chronos.sdk.home_loop import on_home_loop
 from chronos.sdk.info import JobInfo
+from chronos.sdk.info_reader import read_job_info
 from chronos.sdk.job import JobHandle
-from chronos.sdk.job_options import Duration, Instant
 from chronos.sdk.remote.job import RemoteGroup, RemoteHandle, RemoteJob, RemoteTaskJob
-from chronos.sdk.remote.responses import read_job_info
 from chronos.sdk.remote.run import RemoteRun
 from chronos.sdk.remote.session import RemoteSession
 from chronos.sdk.run_handle import Run
 from chronos.sdk.runtime import Runtime
+from chronos.sdk.stored_jobs import StateName, check_state_name, read_tags
+from chronos.service.job_filter import parse_state
 
 
 class RemoteChronos(Chronos):
@@ -46,7 +48,7 @@ class RemoteChronos(Chronos):
         self._remote = RemoteSession(url, namespace=namespace, owner=owner, defaults=defaults)
         self._runtime = cast("Runtime", self._remote)  # declaring, starting and stopping are the same
         self._home = self._remote.home
-        self._timezone = timezone
+        self._remote.timezone = timezone
         self._handles: dict[str, JobHandle] = {}
 
     def run(self) -> int:
@@ -58,28 +60,17 @@ class RemoteChronos(Chronos):
         )
 
     @on_home_loop
-    async def aall_jobs(self) -> list[JobInfo]:
-        """List every job of the namespace, by name, including those of other programs."""
+    async def aall_jobs(
+        self, *, tag: str | Sequence[str] | None = None, state: StateName | None = None
+    ) -> list[JobInfo]:
+        """List the jobs of the namespace, by name. See ``Chronos.all_jobs``."""
+        tags = [key if value is None else f"{key}={value}" for key, value in read_tags(tag)]
+        state_name = None if state is None else parse_state(check_state_name(state)).name.lower()
         connection = await self._remote.session()
-        jobs = await self._remote.list_all(connection, "jobs", namespace=self._remote.namespace)
+        jobs = await self._remote.list_all(
+            connection, "jobs", namespace=self._remote.namespace, tag=tags, state=state_name
+        )
         return [read_job_info(job) for job in jobs]
-
-    async def atrigger(
-        self,
-        name: str,
-        payload: Any = None,
-        *,
-        at: Instant | None = None,
-        in_: Duration | None = None,
-        expires: Duration | Instant | None = None,
-        key: str | None = None,
-    ) -> Run:
-        """Run a job of the server once, now or later. Another program may have declared it."""
-        return await RemoteHandle(self._remote, name).atrigger(payload, at=at, in_=in_, expires=expires, key=key)
-
-    def get(self, name: str) -> JobHandle:
-        """The handle of a job of the server, by its name. Another program may have declared it."""
-        return self._handles.get(name) or RemoteHandle(self._remote, name)
 
     def get_run(self, id: str) -> Run:
         """The handle of a run, by its id."""

@@ -8,7 +8,7 @@ import asyncio
 import base64
 import os
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
@@ -115,7 +115,7 @@ class ServerConnection:
         Raises the error that the response means, and ``Unavailable`` without a response.
         """
         url = f"{self._base}{API}/" + "/".join(quote(segment, safe="") for segment in path)
-        params = {name: str(value) for name, value in (query or {}).items() if value is not None}
+        params = [(name, str(value)) for name, values in (query or {}).items() for value in _to_values(values)]
         data = None if body is None else msgspec.json.encode(body)
         all_headers = {**(headers or {}), **({} if data is None else {"Content-Type": "application/json"})}
         for attempt in range(1, MAX_ATTEMPTS + 1):
@@ -167,6 +167,13 @@ def to_error(status: int, text: bytes) -> ChronosError:
         case _:
             request = f" (request {problem['request_id']})" if status >= 500 and "request_id" in problem else ""
             return ChronosError(f"{message}{request}")
+
+
+def _to_values(value: object) -> Sequence[object]:
+    """The values of a parameter: a list has several, None has none."""
+    if value is None:
+        return ()
+    return value if isinstance(value, list) else (value,)
 
 
 def _unreachable(base: str, error: Exception) -> Unavailable:

@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from chronos.core.calendar import from_us, rfc3339
@@ -12,12 +13,30 @@ from chronos.sdk.declarations import FunctionRef
 from chronos.sdk.group import Group
 from chronos.sdk.home_loop import on_home_loop
 from chronos.sdk.info import JobInfo, RunInfo, SpanInfo
-from chronos.sdk.job import Job, JobHandle, check_key, check_limit
-from chronos.sdk.job_options import Duration, Instant, Shape, StartOptions, build_start_options, to_instant_us
-from chronos.sdk.remote.responses import read_history_item, read_instant, read_job_info
+from chronos.sdk.info_reader import parse_instant, read_history_item, read_instant, read_job_info
+from chronos.sdk.job import Job, JobHandle, check_count, check_key, check_limit, check_version
+from chronos.sdk.job_options import (
+    SCHEDULE_SETTINGS,
+    Duration,
+    Instant,
+    Shape,
+    StartOptions,
+    build_start_options,
+    to_instant_us,
+)
+from chronos.sdk.job_update import JobUpdate
 from chronos.sdk.remote.run import RemoteRun, RemoteTypedRun
 from chronos.sdk.run_handle import TypedRun, read_execution_id
 from chronos.sdk.task_job import TaskJob
+from chronos.sdk.version_info import (
+    DiffInfo,
+    PreviewInfo,
+    VersionInfo,
+    describe_without_schedule,
+    read_diff_info,
+    read_preview_info,
+    read_version_info,
+)
 from chronos.service.run_requests import to_stored_payload
 from chronos.service.serializers import id_text
 from chronos.store.enqueued_items import Statement
@@ -41,6 +60,7 @@ class RemoteHandle(JobHandle):
 
     def __init__(self, remote: "RemoteSession", name: str) -> None:
         self._remote = remote
+        self._runtime = cast("Runtime", remote)  # for what a store and a server have in common
         self._home = remote.home
         self.name = name
 
@@ -111,6 +131,49 @@ class RemoteHandle(JobHandle):
         """Switch the schedule on again, from now on."""
         await self._remote.change(self.name, "POST", "enable")
 
+    # --- definition
+
+    async def _save_update(self, update: JobUpdate) -> None:
+        await self._remote.change(self.name, "PUT", edit=update.apply)
+        self._remote.declared.keep_stored(self.name)
+
+    @on_home_loop
+    async def aversions(self, limit: int = 20) -> list[VersionInfo]:
+        """List the versions of the job, newest first. See ``JobHandle.versions``."""
+        page = await self._get("versions", limit=check_limit(limit))
+        return [read_version_info(version) for version in page["items"]]
+
+    @on_home_loop
+    async def adiff(self, from_: int | None = None, to: int | None = None) -> DiffInfo:
+        """Compare two versions of the job. See ``JobHandle.diff``."""
+        versions = {"from": check_version(from_, "from_"), "to": check_version(to, "to")}
+        return read_diff_info(await self._get("diff", **versions))
+
+    @on_home_loop
+    async def arollback(self, version: int) -> JobInfo:
+        """Save the definition of an old version as a new version. See ``JobHandle.rollback``."""
+        check_version(version, "version")
+        await self._remote.change(self.name, "POST", "rollback", body={"version": version})
+        self._remote.declared.keep_stored(self.name)
+        return await self.ainfo()
+
+    @on_home_loop
+    async def apreview(self, count: int = 10) -> PreviewInfo:
+        """Describe the schedule, with its next instants. See ``JobHandle.preview``."""
+        check_count(count)
+        job = await self._fetch()
+        if read_job_info(job).schedule is None:
+            return describe_without_schedule(tuple(one["job"] for one in job.get("after", ())))
+        connection = await self._remote.session()
+        fields = {name: job[name] for name in ("schedule", *SCHEDULE_SETTINGS) if name in job}
+        body = {**fields, "count": count, "key": self.name}
+        reply = await connection.request("POST", "schedule", "preview", body=body, repeat=True)
+        preview = read_preview_info(reply.value)
+        if job["state"] != "active":
+            return preview
+        instants = (await self._get("next", count=count))["items"]
+        return replace(preview, next=tuple(parse_instant(text) for text in instants))
+
     @on_home_loop
     async def adelete(self) -> None:
         """Delete the job. Its history stays."""
@@ -143,9 +206,14 @@ class RemoteHandle(JobHandle):
         return JobState[(await self.ainfo()).state.upper()]
 
     async def _fetch(self) -> "Mapping[str, Any]":
+        return await self._get()
+
+    async def _get(self, *verb: str, **query: object) -> "Mapping[str, Any]":
         connection = await self._remote.session()
-        job: Mapping[str, Any] = await connection.get("jobs", self.name, namespace=self._remote.namespace)
-        return job
+        reply: Mapping[str, Any] = await connection.get(
+            "jobs", self.name, *verb, namespace=self._remote.namespace, **query
+        )
+        return reply
 
 
 class RemoteJob(RemoteHandle, Job[P, R_co]):
@@ -161,7 +229,6 @@ class RemoteTaskJob(RemoteJob[P, R_co], TaskJob[P, R_co, R]):
 
     def __init__(self, remote: "RemoteSession", name: str, function: Callable[P, R_co]) -> None:
         RemoteJob.__init__(self, remote, name, function)
-        self._runtime = cast("Runtime", remote)  # a task uses its runtime only to check payloads
         self._read_signature()
 
     @on_home_loop

@@ -1,13 +1,14 @@
 """The handle of one run on a server."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from chronos.errors import Conflict, NotFound
 from chronos.sdk.home_loop import on_home_loop
 from chronos.sdk.info import RunInfo
+from chronos.sdk.info_reader import read_run_info
 from chronos.sdk.job_options import Duration
-from chronos.sdk.remote.responses import read_run_info
 from chronos.sdk.run_handle import Run, TypedRun, read_execution_id, to_timeout_s
 from chronos.service.run_requests import to_stored_payload
 from chronos.service.serializers import id_text
@@ -69,10 +70,13 @@ class RemoteRun(Run):
         return True
 
     @on_home_loop
-    async def areplay(self, *, from_failed: bool = False, reason: str | None = None) -> "RemoteRun":
+    async def areplay(
+        self, *, from_failed: bool = False, tasks: Sequence[str] | None = None, reason: str | None = None
+    ) -> "RemoteRun":
         """Run the same work again, as a new run. See ``Run.replay``."""
         connection = await self._remote.session()
-        body = {"from_failed": from_failed, "reason": reason}
+        chosen = tasks if tasks is None or isinstance(tasks, str) else list(tasks)
+        body = {"from_failed": from_failed, "tasks": chosen, "reason": reason}
         reply = await connection.post("executions", self.id, "replay", body=body)
         return RemoteRun(self._remote, reply["execution_id"], self.job)
 

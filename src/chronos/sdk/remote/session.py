@@ -6,7 +6,7 @@ declares are deleted. Everything here happens on the app's home loop.
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +22,7 @@ from chronos.service.serializers.identifiers import find_name_fault
 
 log = logging.getLogger("chronos.sdk")
 
+Edit = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 _PAGE_SIZE = 1_000
 _SAVE_BATCH = 500
 _MAX_CONFLICTS = 5  # changes by others between reading a job and changing it
@@ -53,6 +54,7 @@ class RemoteSession:
             raise Invalid(f'the namespace "{namespace}" {fault}')
         self.url = url
         self.namespace = namespace
+        self.timezone: str | None = None  # of schedules that set none
         self.clock = SystemClock()
         self._address = Address.parse(url)
         # The server decides which addresses webhooks may reach.
@@ -81,7 +83,7 @@ class RemoteSession:
     async def start(self) -> None:
         """Save the declared jobs, and delete those no longer declared."""
         self.declared.check_has_no_empty_group()
-        self.declared.unsaved.update(self.declared.jobs)
+        self.declared.unsaved.update(self.declared.jobs.keys() - self.declared.kept)
         connection = await self.session()
         await self._delete_undeclared(connection)
 
@@ -102,13 +104,18 @@ class RemoteSession:
             if cursor is None:
                 return items
 
-    async def change(self, name: str, method: str, *verb: str, body: Any = None) -> Any:
-        """Change the current version of a job. After a conflict the job is read and changed again."""
+    async def change(self, name: str, method: str, *verb: str, body: Any = None, edit: Edit | None = None) -> Any:
+        """Change the current version of a job. After a conflict the job is read and changed again.
+
+        ``edit`` makes the body from the job.
+        """
         connection = await self.session()
         query = {"namespace": self.namespace}
         for conflict in range(1, _MAX_CONFLICTS + 1):
             current = await connection.request("GET", "jobs", name, query=query, repeat=True)
             headers = {"If-Match": current.etag or "*"}
+            if edit is not None:
+                body = edit(current.value)
             try:
                 reply = await connection.request(
                     method, "jobs", name, *verb, query=query, body=body, headers=headers, repeat=True

@@ -14,6 +14,7 @@ from chronos.core.credentials import hide_url_credentials, hide_userinfo
 from chronos.core.execution import Attempt, AttemptStatus, Execution, Span, Status, TaskStatus, due_us
 from chronos.core.execution_detail import NO_DETAIL, Detail
 from chronos.core.execution_report import Report, to_report_body
+from chronos.core.ids import attempt_id, task_run_id
 from chronos.core.reasons import Reason
 from chronos.core.task_group import TaskState
 from chronos.service.serializers.identifiers import id_text
@@ -50,26 +51,27 @@ def write_execution(
     tasks: Sequence[str] = (),
     nodes: Mapping[int, str] | None = None,
     report: Report | None = None,
+    masked: bool = True,
 ) -> dict[str, Any]:
     """Write an execution. A view also gets its tasks with their attempts, and its report.
 
     ``tasks`` are the task names of the version that ran. ``nodes`` maps node numbers to names. ``report`` is used if
-    the execution stores none.
+    the execution stores none. ``masked=False`` keeps credentials in results, for a program that holds the store.
     """
     match item:
         case Span():
             return write_span(item, job_name=job_name)
         case Execution():
-            return _write_columns(item, read_detail(item), job_name, nodes or {})
+            return _write_columns(item, read_detail(item), job_name, nodes or {}, masked=masked)
         case ExecutionView():
             execution, detail = item.execution, read_detail(item.execution)
-            result = _write_columns(execution, detail, job_name, nodes or {})
+            result = _write_columns(execution, detail, job_name, nodes or {}, masked=masked)
             result["tasks"] = _write_tasks(execution, detail, item.attempts, tasks, nodes or {})
             report_ = detail.report or report
             result["report"] = None if report_ is None else to_report_body(report_)
             if detail.payload is not None:
                 result["payload"] = detail.payload
-            return hide_credentials(result)
+            return hide_credentials(result) if masked else result
         case _:
             assert_never(item)
 
@@ -136,7 +138,7 @@ def _count_task_attempts(task: TaskState, execution: Execution) -> int:
 
 
 def _write_columns(
-    execution: Execution, detail: Detail, job_name: str | None, nodes: Mapping[int, str]
+    execution: Execution, detail: Detail, job_name: str | None, nodes: Mapping[int, str], *, masked: bool
 ) -> dict[str, Any]:
     late_us = lateness_us(execution)
     duration_us = None
@@ -167,7 +169,7 @@ def _write_columns(
         "replay_of": None if detail.replay_of is None else id_text(bytes.fromhex(detail.replay_of)),
         "asked_because": None if detail.reason is None else hide_userinfo(detail.reason),
         "upstream": [id_text(bytes.fromhex(one)) for one in detail.upstream] or None,
-        "result": hide_url_credentials(detail.result),
+        "result": hide_url_credentials(detail.result) if masked else detail.result,
     }
     if detail.span is not None:
         extra["span"] = {
@@ -198,6 +200,7 @@ def _write_tasks(
                     finished_us=task.finished_us,
                     error=task.error,
                     result=task.result,
+                    stopped_by=task.stopped_by,
                 ),
                 by_task.get(task.name, []),
                 execution,
@@ -214,21 +217,31 @@ def _write_task(
     state: TaskState, attempts: list[dict[str, Any]], execution: Execution, nodes: Mapping[int, str]
 ) -> dict[str, Any]:
     if state.status is TaskStatus.RUNNING and len(attempts) < max(1, state.attempts):
-        began_us = state.attempt_us or state.started_us
-        number = max(1, state.attempts)
-        attempts = [
-            *attempts,
-            _write_unrecorded_attempt(number, AttemptStatus.RUNNING, began_us, None, None, execution, nodes),
-        ]
+        running = _write_unrecorded_attempt(
+            execution,
+            nodes,
+            task=state.name,
+            number=max(1, state.attempts),
+            status=AttemptStatus.RUNNING,
+            began_us=state.attempt_us or state.started_us,
+        )
+        attempts = [*attempts, running]
     elif state.status.final and state.started_us is not None and state.attempts > len(attempts):
         status = AttemptStatus.__members__.get(state.status.name, AttemptStatus.FAILED)
-        began_us = state.started_us if state.attempts == 1 else None
         last = _write_unrecorded_attempt(
-            state.attempts, status, began_us, state.finished_us, state.error, execution, nodes
+            execution,
+            nodes,
+            task=state.name,
+            number=state.attempts,
+            status=status,
+            began_us=state.started_us if state.attempts == 1 else None,
+            finished_us=state.finished_us,
+            error=state.error,
         )
         attempts = [*attempts, last]
     task: dict[str, Any] = {
         "name": state.name,
+        "task_run_id": id_text(task_run_id(execution.id, state.name)),
         "status": state.status.name.lower(),
         "started_at": _format_instant(state.started_us),
         "finished_at": _format_instant(state.finished_us),
@@ -255,13 +268,20 @@ def _write_unrecorded_task(
     error = execution.reason.message if execution.reason and report_ is AttemptStatus.FAILED else None
     recorded = {attempt["number"] for attempt in attempts}
     if execution.started_us is not None and report_ is not None and execution.attempt not in recorded:
-        began_us = execution.started_us if execution.attempt == 1 else None
         last = _write_unrecorded_attempt(
-            execution.attempt, report_, began_us, execution.finished_us, error, execution, nodes
+            execution,
+            nodes,
+            task=name,
+            number=execution.attempt,
+            status=report_,
+            began_us=execution.started_us if execution.attempt == 1 else None,
+            finished_us=execution.finished_us,
+            error=error,
         )
         attempts = [*attempts, last]
     task: dict[str, Any] = {
         "name": name,
+        "task_run_id": id_text(task_run_id(execution.id, name)),
         "status": status.name.lower(),
         "started_at": _format_instant(execution.started_us),
         "finished_at": _format_instant(execution.finished_us),
@@ -274,6 +294,7 @@ def _write_unrecorded_task(
 def _write_attempt(attempt: Attempt, nodes: Mapping[int, str]) -> dict[str, Any]:
     fields = {
         "number": attempt.number,
+        "attempt_id": id_text(attempt_id(attempt.execution, attempt.task, attempt.number)),
         "status": attempt.status.name.lower(),
         "started_at": rfc3339(attempt.started_us),
         "finished_at": _format_instant(attempt.finished_us),
@@ -284,16 +305,19 @@ def _write_attempt(attempt: Attempt, nodes: Mapping[int, str]) -> dict[str, Any]
 
 
 def _write_unrecorded_attempt(
+    execution: Execution,
+    nodes: Mapping[int, str],
+    *,
+    task: str,
     number: int,
     status: AttemptStatus,
     began_us: int | None,
-    finished_us: int | None,
-    error: str | None,
-    execution: Execution,
-    nodes: Mapping[int, str],
+    finished_us: int | None = None,
+    error: str | None = None,
 ) -> dict[str, Any]:
     return {
         "number": number,
+        "attempt_id": id_text(attempt_id(execution.id, task, number)),
         "status": status.name.lower(),
         "started_at": _format_instant(began_us),
         "finished_at": _format_instant(finished_us),

@@ -27,6 +27,7 @@ from chronos.core.lane import PYTHON
 from chronos.core.schedule.schedule import Schedule
 from chronos.core.task_group import build_layout
 from chronos.errors import Invalid
+from chronos.runners.target_kinds import list_target_fields
 from chronos.service.serializers.identifiers import find_name_fault, id_text
 from chronos.service.serializers.json_values import extend_pointer, to_plain_json
 from chronos.service.serializers.object_reader import ObjectReader
@@ -38,7 +39,6 @@ from chronos.service.serializers.target import (
     check_target,
     find_target_fields,
     read_target,
-    target_field_names,
 )
 
 MAX_TASKS = 1_000
@@ -57,7 +57,7 @@ MASK_BYTES = MASK.encode()
 format_instant = lru_cache(maxsize=4_096)(rfc3339)  # many jobs run at the same time
 
 #: Fields of responses that have no effect when sent back.
-_READ_ONLY_FIELDS = frozenset(
+READ_ONLY_FIELDS = frozenset(
     (
         "id",
         "version",
@@ -123,7 +123,7 @@ def read_job(data: Any, *, checks: Mapping[str, Check], namespace: str = DEFAULT
     reader = ObjectReader(data, "", problems)
     name = _read_name(reader, "name")
     job_namespace = _read_name(reader, "namespace", default=namespace)
-    reader.lacks(_READ_ONLY_FIELDS)
+    reader.lacks(READ_ONLY_FIELDS)
     schedule_input = read_schedule(reader, name)
     tasks = _read_tasks(reader, checks)
     settings = _with_mode(reader, read_settings(reader), tasks)
@@ -403,7 +403,7 @@ def _check_spec(spec: JobSpec, problems: list[Problem]) -> bytes:
 
 def _find_target_pointers(data: dict[str, Any], spec: JobSpec, checks: Mapping[str, Check]) -> dict[str, str]:
     """Return the pointers of the targets in the request, by task or hook."""
-    target_fields = target_field_names(tuple(checks))
+    target_fields = list_target_fields(checks)
     tasks = data.get("tasks")
     written = [(f"/tasks/{index}", task) for index, task in enumerate(tasks)] if tasks else [("", data)]
     located = [(task.name, pointer, fields) for task, (pointer, fields) in zip(spec.tasks, written, strict=True)]

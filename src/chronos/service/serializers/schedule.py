@@ -1,5 +1,6 @@
 """Reads and writes a job's schedule: text of any dialect, an object, or the field names of other schedulers."""
 
+import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -45,6 +46,7 @@ _OPTIONS: dict[str, Callable[[ObjectReader], Any]] = {
     "exclude": lambda reader: reader.texts("exclude", max_items=MAX_EXCLUSIONS),
 }
 _OPTION_FIELDS = frozenset(_OPTIONS)
+_KEY_FIELDS = frozenset(_KEYS)
 _TYPE = frozenset(("schedule_type",))
 _ONE_TIME_TYPES, _RECURRING_TYPES, _IMMEDIATE_TYPES = (
     ("one_time", "once", "delayed"),
@@ -52,6 +54,7 @@ _ONE_TIME_TYPES, _RECURRING_TYPES, _IMMEDIATE_TYPES = (
     ("immediate", "now"),
 )
 _LISTED_KEYS = ("cron", "iso8601", "at", "words")  # these may have a list of texts
+_MAX_SHOWN = 64  # characters of a value in a message
 _TO = re.compile(r"\s+to\s+")
 
 
@@ -97,6 +100,8 @@ class _ScheduleParts:
 def read_schedule(reader: ObjectReader, key: str) -> ScheduleInput:
     """Read the schedule of a job. ``key`` is the job's name."""
     kind = None if reader.lacks(_TYPE) else _read_schedule_type(reader)
+    if not reader.lacks(_KEY_FIELDS):
+        _refuse_keys_outside(reader)
     name, value = reader.take("schedule", "cron_expression", "execute_at")
     outer = reader
     inner: ObjectReader | None = None
@@ -123,6 +128,14 @@ def read_schedule(reader: ObjectReader, key: str) -> ScheduleInput:
         _note_option_faults(reader, options)
         return ScheduleInput()
     return _to_schedule_input(reader, parts, options, key)
+
+
+def _refuse_keys_outside(reader: ObjectReader) -> None:
+    """Record a problem for every key of a schedule that stands in the job itself."""
+    for key in reader.present(*_KEYS):
+        value = reader.data[key]
+        shown = json.dumps(value, ensure_ascii=False) if isinstance(value, str) and len(value) <= _MAX_SHOWN else "…"
+        reader.fault(key, f'belongs to the schedule; write "schedule": {{"{key}": {shown}}}')
 
 
 def read_schedule_only(data: Any, *, key: str = "") -> ScheduleSpec:

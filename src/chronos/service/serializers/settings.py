@@ -5,6 +5,8 @@ from typing import Any, TypeVar
 from chronos.core.concurrency_key import check_key
 from chronos.core.config import (
     NOTHING_SET,
+    OVERLAP_ALIASES,
+    RECOVERY_ALIASES,
     UNLIMITED,
     Concurrency,
     Definition,
@@ -29,7 +31,6 @@ from chronos.service.serializers.object_reader import ObjectReader
 D = TypeVar("D", bound=Definition)
 
 _MAX_COUNT = 1_000_000
-_OVERLAP_ALIASES = {"forbid": Overlap.SKIP}
 #: Settings that few jobs use: all except retries and the task timeout.
 _RARE = frozenset(
     ("mode", "on_failure", "execution_timeout", "overlap", "delivery", "recovery", "priority", "update", "concurrency")
@@ -38,7 +39,7 @@ _RARE = frozenset(
 FIELDS = _RARE | {"retry", "retry_policy", "max_retries", "task_timeout", "timeout", "timeout_secs"}
 _RARE_OVERRIDES = frozenset(("on_failure", "delivery"))
 _RETRY = frozenset(("retry", "retry_policy", "max_retries"))
-_RARE_IN_RETRY = frozenset(("max_retries", "multiplier", "max_interval", "jitter", "retry_on"))
+_RARE_IN_RETRY = frozenset(("max_retries", "multiplier", "max_interval", "jitter", "timeout_multiplier", "retry_on"))
 _TIMEOUT = frozenset(("task_timeout", "timeout", "timeout_secs"))
 
 
@@ -48,11 +49,11 @@ def read_settings(reader: ObjectReader) -> Settings:
         return _read_common(reader)
     concurrency = reader.present("concurrency")
     _, limits = reader.take("concurrency") if concurrency else ("", None)
-    overlap = reader.one_of(Overlap, "overlap", aliases=_OVERLAP_ALIASES)
+    overlap = reader.one_of(Overlap, "overlap", aliases=OVERLAP_ALIASES)
     if isinstance(limits, str):
         if overlap is not None:
             reader.fault("concurrency", 'duplicates "overlap"; give only one of them')
-        overlap, limits = reader.choice(Overlap, "concurrency", limits, aliases=_OVERLAP_ALIASES), None
+        overlap, limits = reader.choice(Overlap, "concurrency", limits, aliases=OVERLAP_ALIASES), None
     queue = reader.text("queue", max_bytes=200)
     if queue is not None and (fault := find_name_fault(queue)):
         reader.fault("queue", fault)
@@ -163,6 +164,7 @@ def _read_retry(reader: ObjectReader) -> Retry | None:
         multiplier=inner.number("multiplier", low=1, high=1000),
         max_us=inner.duration_us("max_interval", low_us=0),
         jitter=inner.number("jitter", low=0, high=1),
+        timeout_multiplier=inner.number("timeout_multiplier", low=1, high=1000),
         retry_on=inner.texts("retry_on", max_items=100) if inner.present("retry_on") else None,
     )
     inner.finish()
@@ -172,13 +174,13 @@ def _read_retry(reader: ObjectReader) -> Retry | None:
 def _read_recovery(reader: ObjectReader) -> Recovery | None:
     name, value = reader.take("recovery")
     if value is None or isinstance(value, str):
-        strategy = None if value is None else reader.choice(RecoveryStrategy, name, value)
+        strategy = None if value is None else reader.choice(RecoveryStrategy, name, value, aliases=RECOVERY_ALIASES)
         return None if strategy is None else Recovery(strategy=strategy)
     inner = reader.to_object(name, value)
     if inner is None:
         return None
     recovery = Recovery(
-        strategy=inner.one_of(RecoveryStrategy, "strategy"),
+        strategy=inner.one_of(RecoveryStrategy, "strategy", aliases=RECOVERY_ALIASES),
         max_count=inner.integer("max_count", low=0, high=_MAX_COUNT),
         max_age_us=inner.duration_us("max_age"),
         after_us=inner.duration_us("after", low_us=0),
@@ -255,6 +257,7 @@ def _write_retry(retry: Retry) -> dict[str, Any]:
         multiplier=retry.multiplier,
         max_interval=_format_duration(retry.max_us),
         jitter=retry.jitter,
+        timeout_multiplier=retry.timeout_multiplier,
         retry_on=None if retry.retry_on is None else list(retry.retry_on),
     )
     if retry.max_attempts is not None:

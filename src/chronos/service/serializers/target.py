@@ -3,33 +3,25 @@
 import json
 import re
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from typing import Any
 
 import msgspec
 
 from chronos.core.job import JobSpec, Target
 from chronos.errors import Invalid, InvalidOptions
+from chronos.runners.target_kinds import KIND_ALIASES, list_target_fields
 from chronos.service.serializers.object_reader import ObjectReader
 from chronos.service.serializers.problems import InvalidJob, Problem
 
 Check = Callable[[Mapping[str, Any]], None]
 
 MAX_OPTIONS = 256 * 1024
-_KINDS = ("http", "command", "python", "grpc", "wait")
-_ALIASES = {"webhook": "http"}
 _MAX_EXAMPLE = 200  # characters of an example in a message
 
 
 def find_target_fields(reader: ObjectReader, checks: Mapping[str, Check]) -> list[str]:
     """Return the fields of an object that are targets."""
-    return reader.present(*target_field_names(tuple(checks)))
-
-
-@lru_cache(maxsize=64)
-def target_field_names(kinds: tuple[str, ...]) -> tuple[str, ...]:
-    """Return every field name that can hold a target."""
-    return tuple(dict.fromkeys((*_KINDS, *_ALIASES, *kinds)))
+    return reader.present(*list_target_fields(checks))
 
 
 def read_target(reader: ObjectReader, field: str, checks: Mapping[str, Check]) -> Target | None:
@@ -39,7 +31,7 @@ def read_target(reader: ObjectReader, field: str, checks: Mapping[str, Check]) -
         if value is not None:
             reader.fault(field, f"must be an object{_describe_target_shape(field, value)}")
         return None
-    kind, options = _ALIASES.get(field, field), value
+    kind, options = KIND_ALIASES.get(field, field), value
     if len(msgspec.json.encode(options)) > MAX_OPTIONS:
         reader.fault(field, f"is larger than {MAX_OPTIONS // 1024} KiB")
     else:
@@ -49,7 +41,7 @@ def read_target(reader: ObjectReader, field: str, checks: Mapping[str, Check]) -
 
 def _describe_target_shape(field: str, value: Any) -> str:
     """Show the object that a text or a list was probably meant to be."""
-    match _ALIASES.get(field, field), value:
+    match KIND_ALIASES.get(field, field), value:
         case "command", str():
             example: dict[str, Any] = {"argv": value.split()}
         case "command", list():

@@ -48,6 +48,7 @@ def history_of_job_sql(history: str, job: str) -> str:
 REPLACE_INDEX = [overlap.value for overlap in OVERLAPS].index("replace")
 _FIRST_TROUBLED_STATUS = 20  # this and higher ones, see ``Status``
 _ID_AFTER_ALL = b"\xff" * 16  # later than every id
+_COUNT_DEAD_LETTERS = "select count(*) from (select 1 from dead_letter order by execution limit $1) as d"
 _DEAD_LETTER_COLUMNS = "execution, job, namespace, failed_us, code, message"
 
 
@@ -327,6 +328,11 @@ class Queries(ABC):
         rows = yield self._newest("dead_letter", _DEAD_LETTER_COLUMNS, "execution", namespace, limit, cursor)
         items = [record.to_dead_letter(row) for row in rows[:limit]]
         return Page(items=items, cursor=items[-1].execution if len(rows) > limit else None)
+
+    @read
+    def count_dead_letters(self, limit: int) -> Steps[int]:
+        [(count,)] = yield Query(_COUNT_DEAD_LETTERS, (limit,), standalone=True)
+        return int(count)
 
     @read
     def audit(self, *, namespace: str | None, limit: int, cursor: bytes | None = None) -> Steps[Page[AuditEntry]]:

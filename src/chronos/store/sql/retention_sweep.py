@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from chronos.core.ids import ID_BYTES, id_floor, job_ids
-from chronos.core.job import JobSpec, JobState, Unreadable
+from chronos.core.job import ONE_OFF_TAG, JobSpec, JobState, Unreadable
 from chronos.store.commands import Trim
 from chronos.store.sql import row_mappers as record
 from chronos.store.sql.executions.gates import to_id_rows
@@ -241,7 +241,10 @@ class RetentionSweep:
 
 
 def _is_declared(spec: JobSpec) -> bool:
-    return isinstance(spec, Unreadable) or any(task.target.kind == "python" for task in spec.tasks)
+    """Return whether a program may declare the job. One-off runs have a job that no program declares."""
+    if isinstance(spec, Unreadable):
+        return True
+    return ONE_OFF_TAG not in spec.tags and any(task.target.kind == "python" for task in spec.tasks)
 
 
 def _position_before(job: bytes) -> int:

@@ -46,7 +46,7 @@ class TokenHandler:
         if not (yield Query(_INSERT, args)):
             if (yield Query(_SELECT_HASH, (token.name,))) == [(token.token_hash,)]:
                 return  # sent again
-            raise Conflict(f'a token named "{token.name}" exists already')
+            raise Conflict(f'a token named "{token.name}" exists already; choose another name')
         yield from self._records.audit(
             command.actor, "create token", "", token.name, command.now_us, _describe_grant(token)
         )

@@ -258,6 +258,16 @@ async def case_dead_letters_are_listed_until_dropped(fixture: StoreFixture) -> N
     assert await fixture.store.apply(drop) == 2
     left = await fixture.store.list_dead_letters(namespace=None, limit=5)
     assert [letter.execution for letter in left.items] == [runs[2].id]
+
+
+async def case_dead_letters_are_counted_up_to_a_limit(fixture: StoreFixture) -> None:
+    await fixture.save(overlap=Overlap.ALLOW)
+    runs = [await fixture.admit_one() for _ in range(3)]
+    assert await fixture.store.count_dead_letters(10) == 0
+    await fixture.settle(*runs, status=Status.FAILED, dead_letter=True)
+    assert [await fixture.store.count_dead_letters(limit) for limit in (2, 3, 10)] == [2, 3, 3]
+    await fixture.store.apply(DropDeadLetters(executions=(runs[0].id,), now_us=fixture.tick()))
+    assert await fixture.store.count_dead_letters(10) == 2
     assert await fixture.status(runs[0].id) is Status.FAILED
 
 

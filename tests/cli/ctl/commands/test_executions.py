@@ -113,6 +113,8 @@ def test_replay(served: Served) -> None:
     again = served.ctl("executions", "replay", first, "--reason", "once more", "--wait", "-o", "name").stdout.strip()
     assert served.rest(f"/executions/{again}")["replay_of"] == first
     assert served.json("executions", "replay", first)["replay_of"] == first
+    assert served.json("executions", "replay", first, "--task", "main")["replay_of"] == first
+    assert "did you mean 'main'?" in served.ctl("executions", "replay", first, "--task", "mian", code=1).stderr
 
 
 def test_why(served: Served) -> None:
@@ -160,6 +162,7 @@ def test_dead_letters(served: Served) -> None:
     assert served.json("dlq", "show", first) == served.rest(f"/executions/{first}")
     assert served.ctl("dlq", "discard", first).stdout == f"{first}\n"
     served.ctl("dlq", "discard", first, code=3)
+    assert "it was replayed or discarded, or did not fail" in served.ctl("dlq", "replay", first, code=3).stderr
     assert served.ctl("audit").stdout.splitlines()[1].split()[-4:] == ["discard", "dead", "letters", first]
     served.ctl("dlq", "replay", second, "--wait", code=6)
     assert second not in served.ctl("dlq", "list", "-o", "name").stdout

@@ -89,8 +89,8 @@ def test_create_now_runs_once_and_wait_returns_its_result(served: Served) -> Non
     [
         (["--", "true"], "the job has no schedule"),
         (["--now", "--every", "1h", "--", "true"], "--every and --now cannot be combined"),
-        (["--now"], "the job has no target"),
-        (["--now", "--url", "http://example.com", "--", "true"], "the job has several targets"),
+        (["--now"], "no target is given"),
+        (["--now", "--url", "http://example.com", "--", "true"], "several targets are given"),
         (["--now", "--json", "1", "--", "true"], "--json needs --url"),
         (["--every", "1h", "--wait", "--", "true"], "--wait needs --now"),
         (["--now", "--payload", "{", "--", "true"], "not valid JSON"),
@@ -337,4 +337,4 @@ def test_lists_have_limits(served: Served) -> None:
 
 
 def test_edit_leaves_out_the_fields_that_the_server_adds() -> None:
-    assert {*READ_ONLY_FIELDS, "diff"} == shapes._READ_ONLY_FIELDS
+    assert {*READ_ONLY_FIELDS, "diff"} == shapes.READ_ONLY_FIELDS

@@ -139,7 +139,7 @@ def test_credentials_may_come_from_a_file(shared: Served, tmp_path: Path) -> Non
         (["--set", "priority", "--", "true"], '"priority" is not a setting; write KEY=VALUE'),
         (["--priority", "11", "--", "true"], "--priority"),
         (["--wait-timeout", "1s", "--", "true"], "--wait-timeout needs --wait"),
-        (["--shell", "a", "--", "true"], "the job has several targets"),
+        (["--shell", "a", "--", "true"], "several targets are given"),
     ],
 )
 def test_invalid_settings_are_refused(shared: Served, arguments: list[str], message: str) -> None:

@@ -117,7 +117,9 @@ def replay(client: "ApiClient", output: str, selection: SelectedLetters, **optio
         return
     if options["payload"] is not None or options["wait"] or options["timeout"] is not None:
         raise click.UsageError("--payload, --wait and --timeout need the ID of one dead letter")
-    body = drop_none(reason=options["reason"], from_failed=options["from_failed"] or None)
+    body = drop_none(
+        reason=options["reason"], from_failed=options["from_failed"] or None, tasks=options["tasks"] or None
+    )
 
     def handle(id_: str) -> dict[str, Any]:
         headers = {"Idempotency-Key": new_idempotency_key()}

@@ -30,6 +30,7 @@ from chronos.cli.ctl.tables import (
     print_value,
 )
 from chronos.cli.ctl.watch import show_list, wait_and_print
+from chronos.cli.lazy_commands import LazyCommands
 from chronos.cli.output import emit
 
 if TYPE_CHECKING:
@@ -51,7 +52,10 @@ STATUSES = (
 )
 
 
-@click.group(short_help="Runs of jobs: list, watch, cancel, replay, explain.")
+@click.group(
+    commands=LazyCommands({"create": "chronos.cli.ctl.commands.executions_create:create"}),
+    short_help="Runs of jobs: list, watch, cancel, replay, explain.",
+)
 def executions() -> None:
     """Show and control the runs of jobs. "chronosctl runs" is the same.
 
@@ -59,6 +63,7 @@ def executions() -> None:
     Examples:
       chronosctl executions list hello
       chronosctl runs list --status troubled
+      chronosctl runs create --wait -- echo hi
     """
 
 
@@ -189,8 +194,9 @@ def replay(client: "ApiClient", output: str, id_: str, **options: Any) -> None:
     """Run the execution ID again, as a new execution that links to it. Prints the new execution's id.
 
     \b
-    Example:
+    Examples:
       chronosctl executions replay ID --from-failed --wait
+      chronosctl executions replay ID --task load --task publish
     """
     request_replay(client, "executions", resolve_id(client, id_), output, **options)
 

@@ -1,6 +1,6 @@
-"""The definition of a job from options: when it runs, what it does, and its settings. ``jobs create`` sends it."""
+"""Jobs and single runs from options: when they run, what they do, and their settings."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import click
@@ -10,7 +10,7 @@ from chronos.cli.ctl.commands.jobs_actions import drop_none
 from chronos.cli.ctl.options import Command, Json, Secret, complete_job, complete_zone
 
 OVERLAPS = ("skip", "allow", "queue", "replace", "forbid")
-RECOVERIES = ("last", "all", "skip", "bounded", "compressed")
+RECOVERIES = ("last", "all", "skip", "bounded", "compressed", "SKIP_MISSED", "RUN_ONCE", "RUN_ALL")
 DELIVERIES = ("at_least_once", "at_most_once")
 _OUTCOMES = ("success", "failure", "completion")
 _SCHEDULE_OPTIONS = ("cron", "every", "at", "in", "schedule", "now")
@@ -66,10 +66,8 @@ WHAT = (
     click.option("--function", metavar="F", help="Call the Python function that a worker registers under this name."),
     click.option("--payload", type=Json(), metavar="JSON", help="The payload of every run; @FILE reads a file."),
 )
-SETTINGS = (
-    click.option("--description", metavar="TEXT", help="A description for people."),
-    click.option("--tag", "tags", multiple=True, metavar="KEY[=VALUE]", help="A tag; may be repeated."),
-    click.option("--owner", metavar="NAME", help="The owner of the job."),
+#: Settings of a single run.
+RUN_SETTINGS = (
     click.option(
         "--retries", type=click.IntRange(0), metavar="N", help="The number of attempts after the first.  [default: 2]"
     ),
@@ -77,16 +75,22 @@ SETTINGS = (
     click.option("--retry-on", multiple=True, metavar="NAME", help="Retry only this failure; may be repeated."),
     click.option("--timeout", "--task-timeout", "timeout", metavar="D", help="The time limit of one attempt."),
     click.option("--execution-timeout", metavar="D", help="The time limit of a run, with all attempts."),
+    click.option("--delivery", type=click.Choice(DELIVERIES), help="Whether a started attempt may be repeated."),
+    click.option("--queue", metavar="NAME", help="The queue: only nodes that serve it run the job."),
+    click.option("--priority", type=click.IntRange(1, 10), metavar="N", help="1 to 10; higher goes first."),
+    click.option("--label", multiple=True, metavar="KEY=VALUE", help="Run only on nodes with this label; repeatable."),
+)
+SETTINGS = (
+    click.option("--description", metavar="TEXT", help="A description for people."),
+    click.option("--tag", "tags", multiple=True, metavar="KEY[=VALUE]", help="A tag; may be repeated."),
+    click.option("--owner", metavar="NAME", help="The owner of the job."),
+    *RUN_SETTINGS,
     click.option(
         "--overlap", type=click.Choice(OVERLAPS), help="What to do while an earlier run is active; forbid means skip."
     ),
     click.option("--concurrency", type=click.IntRange(0), metavar="N", help="With --overlap allow: runs at once."),
     click.option("--concurrency-key", metavar="TEXT", help="A template; runs with equal keys share the limit."),
     click.option("--recovery", type=click.Choice(RECOVERIES), help="Which missed instants run."),
-    click.option("--delivery", type=click.Choice(DELIVERIES), help="Whether a started attempt may be repeated."),
-    click.option("--queue", metavar="NAME", help="The queue: only nodes that serve it run the job."),
-    click.option("--priority", type=click.IntRange(1, 10), metavar="N", help="1 to 10; higher goes first."),
-    click.option("--label", multiple=True, metavar="KEY=VALUE", help="Run only on nodes with this label; repeatable."),
     click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="Any other field of a job; repeatable."),
     click.option("--disabled", is_flag=True, help="Create the job disabled."),
 )
@@ -94,7 +98,16 @@ SETTINGS = (
 
 def definition_options(command: Command) -> Command:
     """The command of a job, and the options that ``build_job`` takes."""
-    for option in reversed((*WHEN, *WHAT, *SETTINGS)):
+    return _add_options(command, *WHEN, *WHAT, *SETTINGS)
+
+
+def work_options(command: Command) -> Command:
+    """The command of a single run, and the options that ``build_work`` takes."""
+    return _add_options(command, *WHAT, *RUN_SETTINGS)
+
+
+def _add_options(command: Command, *options: Callable[[Command], Command]) -> Command:
+    for option in reversed(options):
         command = option(command)
     return click.argument("argv", nargs=-1, metavar="[-- ARGV...]")(command)
 
@@ -106,23 +119,29 @@ def build_job(name: str, options: dict[str, Any]) -> dict[str, Any]:
     if options["tags"]:
         job["tags"] = {key: value for key, _, value in (tag.partition("=") for tag in options["tags"])}
     job |= _build_schedule(options)
-    job |= _build_target(options)
+    job |= build_work(options)
     job |= drop_none(
-        payload=options["payload"],
-        retry=_build_retry(options),
-        task_timeout=options["timeout"],
-        execution_timeout=options["execution_timeout"],
         overlap=options["overlap"],
         concurrency=drop_none(limit=options["concurrency"], key=options["concurrency_key"]) or None,
         recovery=options["recovery"],
-        delivery=options["delivery"],
-        queue=options["queue"],
-        priority=options["priority"],
-        placement={"labels": _read_pairs("--label", options["label"])} if options["label"] else None,
         enabled=False if options["disabled"] else None,
     )
     assign(job, read_assignments(options["sets"]))
     return job
+
+
+def build_work(options: dict[str, Any]) -> dict[str, Any]:
+    """Return a target, its payload and the settings of its runs. Raises ``click.UsageError``."""
+    return _build_target(options) | drop_none(
+        payload=options["payload"],
+        retry=_build_retry(options),
+        task_timeout=options["timeout"],
+        execution_timeout=options["execution_timeout"],
+        delivery=options["delivery"],
+        queue=options["queue"],
+        priority=options["priority"],
+        placement={"labels": _read_pairs("--label", options["label"])} if options["label"] else None,
+    )
 
 
 def find_shell_hint(argv: Iterable[str]) -> str | None:
@@ -175,7 +194,7 @@ def _read_predecessor(text: str) -> str | dict[str, str]:
 def _build_target(options: dict[str, Any]) -> dict[str, Any]:
     targets = [option for option in ("url", "function", "shell", "argv") if options[option]]
     if len(targets) != 1:
-        problem = "the job has several targets" if targets else "the job has no target"
+        problem = "several targets are given" if targets else "no target is given"
         raise click.UsageError(f"{problem}; give one of --url U, --function F, --shell TEXT, or a command: -- ARGV...")
     [target] = targets
     if target != "url":

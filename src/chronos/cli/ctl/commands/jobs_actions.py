@@ -191,7 +191,7 @@ def request_run(
 ) -> None:
     """Request an execution and print its id. With ``wait``, print how it ended."""
     query: dict[str, object] = {"dry_run": dry_run or None}
-    if path[0] == "jobs":
+    if path[0] == "jobs" or len(path) == 1:
         query["namespace"] = client.server.namespace
     reply = client.call(
         "POST", *path, query=query, body=body, headers={"Idempotency-Key": key or new_idempotency_key()}
@@ -203,7 +203,7 @@ def request_run(
     elif output not in ("table", "wide", "name"):
         print_value(reply, output)
     elif dry_run:
-        note(f"{path[1]} would run")
+        note(f"{reply.get('job_name') or path[1]} would run")
     else:
         emit(reply["execution_id"])
 
@@ -215,12 +215,13 @@ def request_replay(
     output: str,
     *,
     from_failed: bool,
+    tasks: tuple[str, ...],
     payload: Any,
     reason: str | None,
     **options: Any,
 ) -> None:
     """Request a replay with the arguments of ``replay_options``."""
-    body = drop_none(reason=reason, payload=payload, from_failed=from_failed or None)
+    body = drop_none(reason=reason, payload=payload, from_failed=from_failed or None, tasks=tasks or None)
     request_run(client, (noun, id_, "replay"), body, output, **options)
 
 

@@ -301,7 +301,7 @@ def _check_expected(row: JobRow, existing: Row | None) -> None:
     if row.expect is None:
         return
     if row.expect == NEW and existing is not None:
-        raise Conflict(f'a job named "{row.name}" exists already')
+        raise Conflict(f'a job named "{row.name}" exists already; choose another name, or replace it')
     if row.expect != NEW and existing is None:
         raise Conflict(f'"{row.name}" no longer exists: you have version {row.expect}')
     if row.expect != NEW and existing is not None and existing[1] != row.expect:
