@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from chronos.errors import ChronosError, Conflict, Invalid, InvalidSchedule, NotFound, Unavailable
     from chronos.runners.python.context import Context
     from chronos.sdk.app import Chronos
+    from chronos.sdk.effective_info import EffectiveInfo, EffectiveSetting
     from chronos.sdk.group import Group, Task
     from chronos.sdk.info import AttemptInfo, JobInfo, RunFailed, RunInfo, SpanInfo, TaskInfo
     from chronos.sdk.job import Job, JobHandle
@@ -41,6 +42,8 @@ _MODULE_BY_NAME = {
     "Conflict": "chronos.errors",
     "Context": "chronos.runners.python.context",
     "DiffInfo": "chronos.sdk.version_info",
+    "EffectiveInfo": "chronos.sdk.effective_info",
+    "EffectiveSetting": "chronos.sdk.effective_info",
     "Group": "chronos.sdk.group",
     "Invalid": "chronos.errors",
     "InvalidSchedule": "chronos.errors",
@@ -70,6 +73,8 @@ __all__ = [
     "Conflict",
     "Context",
     "DiffInfo",
+    "EffectiveInfo",
+    "EffectiveSetting",
     "Group",
     "Invalid",
     "InvalidSchedule",

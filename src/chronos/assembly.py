@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from chronos.runners.python.function_registry import FunctionRegistry
     from chronos.service.backfill import BackfillService
     from chronos.service.bulk_actions import BulkActions
+    from chronos.service.effective import EffectiveSettingsService
     from chronos.service.enqueue import EnqueueService
     from chronos.service.executions import ExecutionService
     from chronos.service.job_state import JobStates
@@ -220,6 +221,7 @@ class Service:
     enqueues: "EnqueueService"
     one_off_runs: "OneOffRuns"
     why: "WhyService"
+    effective: "EffectiveSettingsService"
 
 
 def _new_request_id() -> bytes:
@@ -242,6 +244,7 @@ def make_service(
     from chronos.service.backfill import BackfillService  # noqa: PLC0415
     from chronos.service.backpressure import MAX_PENDING, Backpressure  # noqa: PLC0415
     from chronos.service.bulk_actions import BulkActions  # noqa: PLC0415
+    from chronos.service.effective import EffectiveSettingsService  # noqa: PLC0415
     from chronos.service.enqueue import EnqueueService  # noqa: PLC0415
     from chronos.service.executions import ExecutionService  # noqa: PLC0415
     from chronos.service.job_state import JobStates  # noqa: PLC0415
@@ -264,6 +267,7 @@ def make_service(
         enqueues=EnqueueService(store, clock, jobs, backpressure, new_request=new_request),
         one_off_runs=OneOffRuns(clock, jobs, saver, runs),
         why=WhyService(store, clock, jobs, runs),
+        effective=EffectiveSettingsService(store),
     )
 
 

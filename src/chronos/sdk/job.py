@@ -12,6 +12,7 @@ from chronos.core.planner import MAX_PREVIEW
 from chronos.errors import Invalid
 from chronos.sdk.backfill import run_backfill
 from chronos.sdk.declarations import DecoratedFunction, prefix_errors
+from chronos.sdk.effective_info import EffectiveInfo, to_effective_info
 from chronos.sdk.home_loop import LoopResult, OnHomeLoop, blocking, on_home_loop
 from chronos.sdk.info import JobInfo, RunInfo, SpanInfo, to_run_info, to_span_info
 from chronos.sdk.job_options import Duration, Instant, build_start_options, to_instant_us
@@ -246,6 +247,12 @@ class JobHandle(OnHomeLoop):
         return describe_without_schedule(tuple(one.job for one in spec.after))
 
     @on_home_loop
+    async def aeffective(self) -> EffectiveInfo:
+        """Read every setting that the next run of the job gets, with its value and the level it came from."""
+        service = (await self._runtime.session()).service
+        return to_effective_info(await service.effective.of_job(await self._load_job()))
+
+    @on_home_loop
     async def adelete(self) -> None:
         """Delete the job. Its history stays. A job that the program still declares returns at its next start."""
         await (await self._load_service()).delete(self.name, namespace=self._runtime.namespace)
@@ -303,6 +310,7 @@ class JobHandle(OnHomeLoop):
     diff = blocking(adiff)
     rollback = blocking(arollback)
     preview = blocking(apreview)
+    effective = blocking(aeffective)
     delete = blocking(adelete)
     info = blocking(ainfo)
     next_run = LoopResult(anext_run)

@@ -4,7 +4,9 @@ from typing import Any, NamedTuple
 
 from chronos.assembly import hide_url_password
 from chronos.server.config import Config
-from chronos.server.settings import SETTINGS, Setting, address, duration, size
+from chronos.server.default_settings import optional_duration
+from chronos.server.setting_readers import Setting, address, duration, size
+from chronos.server.settings import SETTINGS
 from chronos.server.sockets import format_address
 
 HIDDEN = "…"
@@ -38,7 +40,7 @@ def _display_value(setting: Setting, value: Any) -> Any:
         return hide_url_password(value)
     if setting.read is address:
         return format_address(*value)
-    if setting.read is duration:
+    if value is not None and setting.read in (duration, optional_duration):
         return format_duration(value)
     if setting.read is size:
         return format_size(value)

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from importlib.metadata import version
 from typing import Any
 
@@ -35,6 +36,7 @@ from chronos.observe.metrics import Metrics
 from chronos.runners.contract import Runner
 from chronos.runners.python.function_registry import FunctionRegistry
 from chronos.server.config import Config
+from chronos.server.defaults_watch import DefaultsWatch
 from chronos.server.sockets import bind_sockets, close_sockets, server_url
 from chronos.server.wiring import (
     ALL_ROLES,
@@ -47,6 +49,7 @@ from chronos.server.wiring import (
     make_access,
     webhook_options,
 )
+from chronos.service.node_defaults import DEFAULTS_LABEL
 from chronos.store.contract import Store
 
 CLOSE_TIMEOUT_S = 3.0  # for requests that are still being answered when everything else has stopped
@@ -132,10 +135,11 @@ class Server:
             checks=collect_target_checks(runners),
             max_pending=config["queue.max_pending"],
         )
+        number = await DefaultsWatch(store, self._clock, config.defaults(), self._options.node_name).start()
         engine = make_engine(
             store,
             clock=self._clock,
-            options=self._options,
+            options=replace(self._options, labels={**self._options.labels, DEFAULTS_LABEL: str(number)}),
             functions=functions,
             runners=runners,
         )

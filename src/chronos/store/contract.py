@@ -45,6 +45,7 @@ class Hint(IntFlag):
     READY = 2  # executions became ready, for any node
     CANCEL = 4  # a running execution was asked to cancel
     OUTBOX = 8  # the outbox has new items
+    SETTINGS = 16  # the defaults or the settings of a namespace changed
 
 
 class DueGate(NamedTuple):

@@ -91,7 +91,7 @@ def _hint_of_rare_command(command: Command[Any], answer: Any) -> Hint:
         case SetJobState():
             return _hint_if(answer, Hint.JOBS | Hint.READY)  # held executions free their gates and keys
         case SetDefaults():
-            return Hint.JOBS
+            return Hint.JOBS | Hint.SETTINGS
         case ProfileGates():
             return _hint_if(answer, Hint.JOBS)
         case DeleteJob():

@@ -1,6 +1,7 @@
 """The server: health, readiness, metrics, documentation, status, nodes, queues, namespaces and the audit log."""
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 from aiohttp import web
@@ -17,6 +18,7 @@ from chronos.core.calendar import rfc3339
 from chronos.core.lane import read_lane
 from chronos.core.node import AuditEntry, Node
 from chronos.errors import ChronosError, Unavailable
+from chronos.service.node_defaults import DEFAULTS_LABEL, compare_defaults
 from chronos.store.contract import Page
 
 MAX_NAMESPACES = 1_000
@@ -139,7 +141,9 @@ async def status(context: RequestContext) -> web.StreamResponse:
 )
 async def nodes(context: RequestContext) -> web.StreamResponse:
     """List every known node, alive or stopped."""
-    return json_response({"items": [_write_node(node) for node in await context.api.store.nodes()]})
+    known = await context.api.store.nodes()
+    defaults = await compare_defaults(context.api.store, known)
+    return json_response({"items": [_write_node(node, defaults.get(node.number)) for node in known]})
 
 
 @route.get(
@@ -216,7 +220,7 @@ async def audit(context: RequestContext) -> web.StreamResponse:
     return json_response({"items": items, "next_cursor": write_cursor(page.cursor)})
 
 
-def _write_node(node: Node) -> dict[str, Any]:
+def _write_node(node: Node, defaults: Mapping[str, Any] | None) -> dict[str, Any]:
     return {
         "number": node.number,
         "name": node.name,
@@ -225,5 +229,6 @@ def _write_node(node: Node) -> dict[str, Any]:
         "beat_at": rfc3339(node.beat_us),
         "stopped_at": None if node.stopped_us is None else rfc3339(node.stopped_us),
         "slots": node.slots,
-        "labels": node.labels,
+        "labels": {name: value for name, value in node.labels.items() if name != DEFAULTS_LABEL},
+        "defaults": defaults,
     }

@@ -20,6 +20,7 @@ EXECUTION: dict[str, Any] = {
     "job_id": JOB_ID,
     "job_name": "nightly-etl",
     "job_version": 7,
+    "settings": {"defaults": 3, "namespace": 0},
     "trigger": "schedule",
     "scheduled_at": _AT,
     "admitted_at": _AT,
@@ -95,6 +96,18 @@ _RUNS: dict[str, Any] = {
     "kept": {"first": [], "count": 0},
     "until": "2027-02-03T00:00:00Z",
     "whole": True,
+}
+_FROM_DEFAULT = {"value": "sequential", "from": "default"}
+EFFECTIVE: dict[str, Any] = {
+    "mode": _FROM_DEFAULT,
+    "task_timeout": {"value": "1m0s", "from": "server"},
+    "retry": {
+        "value": {"max_attempts": 5, "initial_interval": "1s"},
+        "from": "job",
+        "fields": {"max_attempts": "job", "initial_interval": "default"},
+    },
+    "tasks": {"main": {"task_timeout": {"value": "10s", "from": "task"}}},
+    "versions": {"job": 2, "defaults": 3, "namespace": 0},
 }
 VERSION: dict[str, Any] = {
     "version": 6,
@@ -198,6 +211,7 @@ NODE: dict[str, Any] = {
     "stopped_at": None,
     "slots": 100,
     "labels": {},
+    "defaults": {"number": 3, "in_force": True},
 }
 QUEUE: dict[str, Any] = {
     "queue": "default",

@@ -10,6 +10,7 @@ from chronos.core.job import JobState
 from chronos.errors import Invalid
 from chronos.sdk.backfill import run_backfill
 from chronos.sdk.declarations import FunctionRef
+from chronos.sdk.effective_info import EffectiveInfo, to_effective_info
 from chronos.sdk.group import Group
 from chronos.sdk.home_loop import on_home_loop
 from chronos.sdk.info import JobInfo, RunInfo, SpanInfo
@@ -173,6 +174,11 @@ class RemoteHandle(JobHandle):
             return preview
         instants = (await self._get("next", count=count))["items"]
         return replace(preview, next=tuple(parse_instant(text) for text in instants))
+
+    @on_home_loop
+    async def aeffective(self) -> EffectiveInfo:
+        """Read every setting that the next run of the job gets. See ``JobHandle.effective``."""
+        return to_effective_info(await self._get("effective"))
 
     @on_home_loop
     async def adelete(self) -> None:
