@@ -21,6 +21,7 @@ import pytest
 
 from chronos.server.config import load_config
 from chronos.server.settings import ALIASES, BY_NAME, IGNORED
+from tests.server import default_effects
 from tests.server.setting_effects import EFFECTS, Effect, Lived, Served, lived, nested, processed, served
 from tests.support.api_server import SECRET, V1, basic
 from tests.support.http_servers import Seen, Server, answer
@@ -32,6 +33,7 @@ INWARD = {"dispatcher.http.allow_private": True}
 
 
 def test_every_setting_has_a_row() -> None:
+    assert default_effects.__doc__, "its rows are added by the import"
     assert {effect.setting for effect in EFFECTS} == set(BY_NAME)
 
 

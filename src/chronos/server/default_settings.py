@@ -55,6 +55,11 @@ def optional_duration(value: Any) -> float | None:
     return None if value is None or value in ("", "null") else duration(value)
 
 
+def optional_count(value: Any) -> int | None:
+    """A whole number; empty or ``null`` means none."""
+    return None if value is None or value in ("", "null") else int(whole_number(1, 10_000)(value))
+
+
 def queue_name(value: Any) -> str:
     """The name of a queue."""
     name = text(value)
@@ -136,7 +141,7 @@ _DEFAULTS = (
     _Default("recovery.after", "recovery.after_us", duration, 30.0, "the lateness from which an instant is missed"),
     _Default("priority", "priority", whole_number(1, 10), 5, "which ready execution goes first; 10: the most urgent"),
     _Default("update", "update.policy", one_of(*UpdatePolicy), "immediate", "when a changed schedule takes over"),
-    _Default("update.count", "update.count", optional_whole_number(1), 0, "old instants that still run, windowed"),
+    _Default("update.count", "update.count", optional_count, None, "old instants that still run, windowed"),
     _Default("update.duration", "update.duration_us", optional_duration, None, "how long the old schedule stays"),
     _Default(
         "concurrency.limit",
@@ -170,7 +175,7 @@ def build_default_level(values: Mapping[str, Any]) -> Settings:
         fields["concurrency"] = {"limit": values[PER_JOB_LIMIT]}
     for one in _DEFAULTS:
         value = values.get(f"{PREFIX}{one.name}")
-        if value is None or (one.field == "update.count" and not value):
+        if value is None:
             continue
         outer, _, inner = one.field.partition(".")
         in_us = one.field.endswith("_us")
