@@ -1,4 +1,4 @@
-"""Rows of ``setting_effects`` for the fields of ``defaults`` that jobs usually set themselves."""
+"""Rows of ``setting_effects`` for the server's ``defaults``."""
 
 from chronos.core.execution import Status
 from tests.server.setting_effects import Lived, lived
@@ -186,3 +186,65 @@ async def starts_on_a_node_without_labels(here: Lived) -> int:
 @lived("defaults.placement.fallback", "5s", usually=0, then=1)
 async def starts_on_a_node_without_the_label(here: Lived) -> int:
     return await starts(here, placement={"labels": {"region": "eu"}})
+
+
+async def pauses(here: Lived) -> list[float]:
+    """Before the second and the third attempt."""
+    work = here.world.work("work", fails=True)
+    await here.node()
+    await here.world.job("work", schedule="now", retry={"jitter": 0})
+    await here.world.advance(1_000)
+    return [round(later - sooner, 1) for sooner, later in zip(work.starts, work.starts[1:], strict=False)]
+
+
+lived("defaults.retry.max_attempts", 2, usually=[1, 2], then=[1])(pauses)
+lived("defaults.retry.initial_interval", "5s", usually=[1, 2], then=[5, 10])(pauses)
+lived("defaults.retry.multiplier", 3, usually=[1, 2], then=[1, 3])(pauses)
+lived("defaults.retry.max_interval", "1s", usually=[1, 2], then=[1, 1])(pauses)
+
+
+@lived("defaults.retry.timeout_multiplier", 3, usually=[10, 10, 10], then=[10, 30, 90])
+async def timeouts(here: Lived) -> list[float]:
+    """Of the attempts of a task that never ends."""
+    work = here.world.work("work", takes=1_000)
+    await here.node()
+    await here.world.job("work", schedule="now", timeout="10s")
+    await here.world.advance(1_000)
+    return [round(end - start, -1) for start, end in zip(work.starts, work.cut, strict=True)]  # timers are shared
+
+
+@lived("defaults.execution_timeout", "10s", usually=[3600], then=[10])
+async def when_the_time_of_an_execution_is_over(here: Lived) -> list[float]:
+    work = here.world.work("work", takes=9_000)
+    await here.node()
+    await here.world.job("work", schedule="now", timeout="3h", retry={"max_attempts": 1})
+    await here.world.advance(3_700)
+    return work.cut
+
+
+@lived("defaults.task_timeout", "10s", usually=[300], then=[10])
+async def when_the_time_of_an_attempt_is_over(here: Lived) -> list[float]:
+    work = here.world.work("work", takes=500)
+    await here.node()
+    await here.world.job("work", schedule="now", retry={"max_attempts": 1})
+    await here.world.advance(600)
+    return [round(at, -1) for at in work.cut]  # deadlines of minutes are kept to the second
+
+
+@lived("defaults.overlap", "allow", usually=1, then=5)
+async def the_most_at_once_of_a_job_that_says_nothing(here: Lived) -> int:
+    work = here.world.work("work", takes=5)
+    await here.node()
+    await here.world.job("work", schedule="@every 1s")
+    await here.world.reach(30.5)
+    return work.most
+
+
+@lived("defaults.recovery", "all", usually=1, then=6)
+async def runs_of_what_was_missed_in_a_minute(here: Lived) -> int:
+    work = here.world.work("work")
+    await here.world.job("work", schedule="@every 10s", overlap="queue")
+    await here.world.reach(65)
+    await here.node()
+    await here.world.reach(69)
+    return len(work.starts)

@@ -13,13 +13,14 @@ from msgspec import Struct
 from chronos.core.config import EffectiveSettings
 from chronos.core.job import JobSpec
 
+DEFAULT_QUEUE = "default"
 PYTHON = "python"  # the kind of target that needs a function
 
 
 class Lane(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The requirements of an execution on a node."""
 
-    queue: str = "default"
+    queue: str = DEFAULT_QUEUE
     labels: tuple[tuple[str, str], ...] = ()
     functions: tuple[str, ...] = ()
     fallback_us: int | None = None  # after being ready for this long, it may run without the labels
@@ -68,7 +69,8 @@ def make_lane(functions: tuple[str, ...], effective: EffectiveSettings) -> Lane:
     if not functions and not effective.labels:
         return read_lane(effective.queue)
     return Lane(
-        queue=effective.queue,
+        # The same object as the default of the field, which the text leaves out by identity.
+        queue=DEFAULT_QUEUE if effective.queue == DEFAULT_QUEUE else effective.queue,
         labels=tuple(sorted(effective.labels.items())),
         functions=functions,
         fallback_us=effective.fallback_us if effective.labels else None,

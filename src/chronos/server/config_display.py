@@ -27,13 +27,14 @@ def setting_rows(config: Config) -> list[SettingRow]:
     """Return all settings in the order of the documentation."""
     rows = []
     for setting in SETTINGS:
-        value = _display_value(setting, config[setting.name])
+        value = display_value(setting, config[setting.name])
         origin = config.origins[setting.name]
-        rows.append(SettingRow(setting.name, value, _text(value), origin, setting.about))
+        rows.append(SettingRow(setting.name, value, format_text(value), origin, setting.about))
     return rows
 
 
-def _display_value(setting: Setting, value: Any) -> Any:
+def display_value(setting: Setting, value: Any) -> Any:
+    """Return a value as a user would write it, without secrets."""
     if setting.secret:
         return dict.fromkeys(sorted(value), HIDDEN)
     if setting.name == "store":
@@ -68,7 +69,8 @@ def format_size(count: int) -> str:
     return f"{count}B"
 
 
-def _text(value: Any) -> str:
+def format_text(value: Any) -> str:
+    """Return a value for a table."""
     match value:
         case None:
             return "-"

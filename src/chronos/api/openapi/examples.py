@@ -2,6 +2,12 @@
 
 from typing import Any
 
+from chronos.core.config import NOTHING_SET, Overlap, Retry, Settings
+from chronos.core.job import JobSpec, Target, Task
+from chronos.core.settings.levels import Levels
+from chronos.service.effective import write_effective
+from chronos.store.level_cache import UpperSettings
+
 JOB_ID = "0b7c1f3e-6a52-5d0f-9d0e-0c5e5a4f1a11"
 EXECUTION_ID = "01944f0d-2c00-8a3f-9d0e-5c5e5a4f1a11"
 _AT = "2027-01-04T08:00:00Z"
@@ -97,18 +103,15 @@ _RUNS: dict[str, Any] = {
     "until": "2027-02-03T00:00:00Z",
     "whole": True,
 }
-_FROM_DEFAULT = {"value": "sequential", "from": "default"}
-EFFECTIVE: dict[str, Any] = {
-    "mode": _FROM_DEFAULT,
-    "task_timeout": {"value": "1m0s", "from": "server"},
-    "retry": {
-        "value": {"max_attempts": 5, "initial_interval": "1s"},
-        "from": "job",
-        "fields": {"max_attempts": "job", "initial_interval": "default"},
-    },
-    "tasks": {"main": {"task_timeout": {"value": "10s", "from": "task"}}},
-    "versions": {"job": 2, "defaults": 3, "namespace": 0},
-}
+EFFECTIVE: dict[str, Any] = write_effective(
+    JobSpec(
+        tasks=(Task(name="main", target=Target(kind="http"), settings=Settings(task_timeout_us=10_000_000)),),
+        settings=Settings(retry=Retry(max_attempts=5)),
+    ),
+    UpperSettings(Settings(overlap=Overlap.QUEUE), NOTHING_SET, Settings(overlap=Overlap.QUEUE)),
+    version=2,
+    levels=Levels(3, 0).pack(),
+)
 VERSION: dict[str, Any] = {
     "version": 6,
     "saved_at": "2027-01-01T12:00:00Z",

@@ -5,6 +5,7 @@ from typing import Any
 from chronos.api.auth.permissions import Role
 from chronos.api.openapi.job_schema import JOB_FIELDS, JOB_SCHEMAS
 from chronos.api.routing import ref
+from chronos.core.config import Settings
 from chronos.core.execution import Status
 from chronos.core.job import JobState
 from chronos.core.settings.cascade import Level
@@ -216,20 +217,17 @@ SCHEMAS: dict[str, Any] = {
     "EffectiveSetting": _object(
         {"value": {}, "from": _LEVEL}, {"fields": {"type": "object", "additionalProperties": _LEVEL}}
     ),
-    "EffectiveSettings": {
-        "type": "object",
-        "description": "each setting by its name",
-        "properties": {
+    "EffectiveSettings": _object(
+        {
+            **{name.removesuffix("_us"): ref("EffectiveSetting") for name in Settings.__struct_fields__},
             "tasks": {
                 "type": "object",
                 "description": "by task, the settings that it may override",
                 "additionalProperties": {"type": "object", "additionalProperties": ref("EffectiveSetting")},
             },
             "versions": _object({"job": _INTEGER, "defaults": _INTEGER, "namespace": _INTEGER}),
-        },
-        "required": ["tasks", "versions"],
-        "additionalProperties": ref("EffectiveSetting"),
-    },
+        }
+    ),
     "Version": _object(
         {"version": _INTEGER, "saved_at": _AT, "author": _TEXT, "spec": ref("Anything")},
     ),

@@ -1,4 +1,4 @@
-"""The cascade of settings beyond ``core.config``: origins of values, numbers of levels, profiles of gates.
+"""The cascade of settings: origins of values, numbers of levels, profiles of gates.
 
-Import from the modules.
+The settings themselves, and how levels are merged, belong in ``core.config``.
 """

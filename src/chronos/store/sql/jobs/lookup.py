@@ -28,7 +28,7 @@ class ExistingJobs(NamedTuple):
 
 
 class JobLookup:
-    """Looks up names."""
+    """Looks up names and profiles."""
 
     def __init__(self, d: Dialect) -> None:
         names = d.rows(1, _NAMES)

@@ -1,4 +1,4 @@
-"""Settings in the store: numbered versions, namespaces and gate profiles.
+"""Steps for the levels above jobs: numbered settings, namespaces, gate profiles.
 
-Import from the modules.
+Jobs belong in ``jobs``, gates and executions in ``executions``.
 """
