@@ -1,6 +1,6 @@
 # Everything starts here. Needs only make and Python 3.11 or newer: each target sets up what it uses, in .venv.
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test check check-slow check-postgres check-tools bench docs lock clean
+.PHONY: help setup run demo test test-browser check check-slow check-postgres check-tools bench docs lock clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -36,6 +36,12 @@ demo: setup ## a server with invented jobs and 30 days of history, until Ctrl-C;
 
 test: setup ## run the fast tests
 	$(PYTEST) -m "$(FAST)" $(ARGS)
+
+test-browser: $(VENV)/.browser ## drive the web UI with a real Chromium
+	@if [ -z "$$(command -v chromium || command -v chromium-browser || command -v google-chrome)" ]; then \
+	    echo "The browser tests need Chromium on PATH; install it: apt-get install chromium" >&2; exit 1; \
+	fi
+	$(BIN)/pytest -n 2 --dist loadfile -m browser tests/ui $(ARGS)
 
 check: setup ## format, lint, types, layers, then the tests
 	$(BIN)/ruff format --check
@@ -73,6 +79,7 @@ lock: $(VENV)/.uv ## resolve requirements/*.txt again; newest versions with ARGS
 	$(LOCK) --group bootstrap --output-file requirements/bootstrap.txt
 	$(LOCK) --group dev pyproject.toml --output-file requirements/dev.txt
 	$(LOCK) --group bench --constraint requirements/dev.txt --output-file requirements/bench.txt
+	$(LOCK) --group browser --constraint requirements/dev.txt --output-file requirements/browser.txt
 	$(LOCK) --group clients --output-file requirements/clients.txt
 	$(LOCK) --group docs --constraint requirements/dev.txt --output-file requirements/docs.txt
 
@@ -102,6 +109,10 @@ $(VENV)/.ready: $(VENV)/.uv requirements/bootstrap.txt requirements/dev.txt pypr
 
 $(VENV)/.bench: $(VENV)/.ready requirements/bench.txt
 	@$(UV) pip install --python $(BIN)/python --require-hashes -r requirements/bench.txt
+	@touch $@
+
+$(VENV)/.browser: $(VENV)/.ready requirements/browser.txt
+	@$(UV) pip install --python $(BIN)/python --require-hashes -r requirements/browser.txt
 	@touch $@
 
 $(VENV)/.docs: $(VENV)/.ready requirements/docs.txt

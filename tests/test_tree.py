@@ -97,7 +97,7 @@ def test_packages_say_what_belongs_in_them_and_what_does_not() -> None:
 
 def test_tests_mirror_the_source() -> None:
     """Every folder of tests is a package of the source, or one of the few that test the product as a whole."""
-    whole = {"chaos", "clients", "data", "docs", "e2e", "guarantees", "simulation", "support"}
+    whole = {"chaos", "clients", "data", "docs", "e2e", "guarantees", "ports", "simulation", "support"}
     folders = {path.parent.relative_to(ROOT / "tests") for path in (ROOT / "tests").rglob("test_*.py")}
     strays = {folder for folder in folders if folder.parts and folder.parts[0] not in whole}
     assert not [str(folder) for folder in strays if not (PACKAGE / folder).is_dir()]

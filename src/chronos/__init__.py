@@ -23,40 +23,49 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from chronos.core.schedule.parser import parse_schedule
+    from chronos.core.schedule.registration import register_schedule
     from chronos.core.schedule.schedule import Schedule
     from chronos.errors import ChronosError, Conflict, Invalid, InvalidSchedule, NotFound, Unavailable
     from chronos.runners.python.context import Context
     from chronos.sdk.app import Chronos
-    from chronos.sdk.effective_info import EffectiveInfo, EffectiveSetting
+    from chronos.sdk.event_stream import EventStream
+    from chronos.sdk.events import AttemptFinished, InstantsMissed, JobEvent, RunEnded, RunStarted, SpanRecorded
     from chronos.sdk.group import Group, Task
     from chronos.sdk.info import AttemptInfo, JobInfo, RunFailed, RunInfo, SpanInfo, TaskInfo
     from chronos.sdk.job import Job, JobHandle
     from chronos.sdk.run_handle import Run, TypedRun
     from chronos.sdk.task_job import TaskJob
-    from chronos.sdk.version_info import DiffInfo, PreviewInfo, VersionInfo
+    from chronos.sdk.version_info import DiffInfo, EffectiveInfo, EffectiveSetting, PreviewInfo, VersionInfo
 
 _MODULE_BY_NAME = {
+    "AttemptFinished": "chronos.sdk.events",
     "AttemptInfo": "chronos.sdk.info",
     "Chronos": "chronos.sdk.app",
     "ChronosError": "chronos.errors",
     "Conflict": "chronos.errors",
     "Context": "chronos.runners.python.context",
     "DiffInfo": "chronos.sdk.version_info",
-    "EffectiveInfo": "chronos.sdk.effective_info",
-    "EffectiveSetting": "chronos.sdk.effective_info",
+    "EffectiveInfo": "chronos.sdk.version_info",
+    "EffectiveSetting": "chronos.sdk.version_info",
+    "EventStream": "chronos.sdk.event_stream",
     "Group": "chronos.sdk.group",
+    "InstantsMissed": "chronos.sdk.events",
     "Invalid": "chronos.errors",
     "InvalidSchedule": "chronos.errors",
     "Job": "chronos.sdk.job",
+    "JobEvent": "chronos.sdk.events",
     "JobHandle": "chronos.sdk.job",
     "JobInfo": "chronos.sdk.info",
     "NotFound": "chronos.errors",
     "PreviewInfo": "chronos.sdk.version_info",
     "Run": "chronos.sdk.run_handle",
+    "RunEnded": "chronos.sdk.events",
     "RunFailed": "chronos.sdk.info",
     "RunInfo": "chronos.sdk.info",
+    "RunStarted": "chronos.sdk.events",
     "Schedule": "chronos.core.schedule.schedule",
     "SpanInfo": "chronos.sdk.info",
+    "SpanRecorded": "chronos.sdk.events",
     "Task": "chronos.sdk.group",
     "TaskInfo": "chronos.sdk.info",
     "TaskJob": "chronos.sdk.task_job",
@@ -64,9 +73,11 @@ _MODULE_BY_NAME = {
     "Unavailable": "chronos.errors",
     "VersionInfo": "chronos.sdk.version_info",
     "parse_schedule": "chronos.core.schedule.parser",
+    "register_schedule": "chronos.core.schedule.registration",
 }
 
 __all__ = [
+    "AttemptFinished",
     "AttemptInfo",
     "Chronos",
     "ChronosError",
@@ -75,19 +86,25 @@ __all__ = [
     "DiffInfo",
     "EffectiveInfo",
     "EffectiveSetting",
+    "EventStream",
     "Group",
+    "InstantsMissed",
     "Invalid",
     "InvalidSchedule",
     "Job",
+    "JobEvent",
     "JobHandle",
     "JobInfo",
     "NotFound",
     "PreviewInfo",
     "Run",
+    "RunEnded",
     "RunFailed",
     "RunInfo",
+    "RunStarted",
     "Schedule",
     "SpanInfo",
+    "SpanRecorded",
     "Task",
     "TaskInfo",
     "TaskJob",
@@ -95,6 +112,7 @@ __all__ = [
     "Unavailable",
     "VersionInfo",
     "parse_schedule",
+    "register_schedule",
 ]
 
 

@@ -5,7 +5,7 @@ Heavy modules are imported on first use, so that a program loads only the parts 
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -19,15 +19,16 @@ from chronos.store.contract import Store
 
 if TYPE_CHECKING:
     from chronos.core.events import Event
+    from chronos.core.node import Node
     from chronos.engine.engine import Engine
     from chronos.engine.node_clock import NodeClock
     from chronos.engine.options import EngineOptions
+    from chronos.observe.metrics import Metrics
     from chronos.runners.command.options import CommandRules
     from chronos.runners.contract import Runner
     from chronos.runners.python.function_registry import FunctionRegistry
     from chronos.service.backfill import BackfillService
     from chronos.service.bulk_actions import BulkActions
-    from chronos.service.effective import EffectiveSettingsService
     from chronos.service.enqueue import EnqueueService
     from chronos.service.executions import ExecutionService
     from chronos.service.job_state import JobStates
@@ -35,10 +36,13 @@ if TYPE_CHECKING:
     from chronos.service.one_off_runs import OneOffRuns
     from chronos.service.save_jobs import JobSaver
     from chronos.service.serializers import Check
+    from chronos.service.settings.effective import EffectiveSettingsService
+    from chronos.service.views import Views
     from chronos.service.why import WhyService
 
 RUNNER_ENTRY_POINT_GROUP = "chronos.runners"  # entry points of other packages that add kinds of targets
 _MAX_PYTHON_PROCESSES = 4
+_POSTGRES_SCHEMES = ("postgresql", "postgres")
 _PASSWORD_PARAMETER = re.compile(r"([?&](?:ssl)?password=)[^&#]*", re.IGNORECASE)
 
 
@@ -49,7 +53,7 @@ def make_store(url: str) -> Store:
         from chronos.store.sql.sqlite.store import SqliteStore  # noqa: PLC0415
 
         return SqliteStore(_parse_sqlite_path(url))
-    if scheme in ("postgresql", "postgres"):
+    if scheme in _POSTGRES_SCHEMES:
         from chronos.store.sql.postgres.store import PostgresStore  # noqa: PLC0415
 
         return PostgresStore(url)
@@ -57,6 +61,59 @@ def make_store(url: str) -> Store:
         f'unknown store "{hide_url_password(url)}"; '
         "use sqlite:///path/to/file.db, sqlite:// (in memory) or postgresql://user@host/database"
     )
+
+
+def make_visitor(url: str, find_live_nodes: "Callable[[Sequence[Node]], Sequence[Node]]") -> Store:
+    """Make the store of a URL for a process that is not a node, not yet open. It is neither created nor upgraded.
+
+    A SQLite store can only be read while ``find_live_nodes`` returns any of its nodes.
+    """
+    if is_in_memory(url):
+        raise Invalid("a store in memory belongs to its process; name a store that others can open: sqlite:///FILE")
+    path = parse_sqlite_file(url)
+    if path is not None:
+        from chronos.store.sql.sqlite.visitor import SqliteVisitor  # noqa: PLC0415
+
+        return SqliteVisitor(path, find_live_nodes)
+    if urlsplit(url).scheme not in _POSTGRES_SCHEMES:
+        return make_store(url)
+    from chronos.store.sql.migrations import SchemaUse  # noqa: PLC0415
+    from chronos.store.sql.postgres.store import PostgresStore  # noqa: PLC0415
+
+    return PostgresStore(url, schema_use=SchemaUse.KEEP)
+
+
+def make_copy_target(url: str) -> Store:
+    """Make the store of a URL for a copy, not yet open. It may be an unfinished copy."""
+    if is_in_memory(url):
+        raise Invalid("a copy in memory would be lost; name the target as sqlite:///FILE or postgresql://…")
+    path = parse_sqlite_file(url)
+    from chronos.store.sql.migrations import SchemaUse  # noqa: PLC0415
+
+    if path is not None:
+        from chronos.store.sql.sqlite.store import SqliteStore  # noqa: PLC0415
+
+        return SqliteStore(path, schema_use=SchemaUse.FINISH_COPY)
+    if urlsplit(url).scheme not in _POSTGRES_SCHEMES:
+        return make_store(url)
+    from chronos.store.sql.postgres.store import PostgresStore  # noqa: PLC0415
+
+    return PostgresStore(url, schema_use=SchemaUse.FINISH_COPY)
+
+
+async def copy_rows(
+    source: Store, target: Store, *, source_name: str, progress: Callable[[str, int], None]
+) -> dict[str, int]:
+    """Copy everything of an open store to another, and verify it. Returns the number of rows by table.
+
+    ``source_name`` identifies the source when a copy is resumed. See ``chronos.store.sql.copy``.
+    """
+    from chronos.store.sql.base_store import SqlStore  # noqa: PLC0415
+    from chronos.store.sql.copy.store_copy import StoreCopy  # noqa: PLC0415
+
+    if not isinstance(source, SqlStore) or not isinstance(target, SqlStore):
+        raise Invalid("only SQLite and PostgreSQL stores can be copied; use sqlite:///FILE and postgresql://…")
+    return await StoreCopy(source, target, source_name=source_name).run(progress)
 
 
 def make_test_store() -> Store:
@@ -208,6 +265,40 @@ def make_engine(
     return engine
 
 
+def make_metrics(
+    store: Store,
+    engine: "Engine | None",
+    runners: "Mapping[str, Runner]",
+    *,
+    clock: Clock,
+    per_job: bool = True,
+    has_process_metrics: bool = True,
+) -> "Metrics":
+    """Make the metrics of a node, which observe its events and the commits of its store.
+
+    ``per_job`` adds a label with the name of the job, ``has_process_metrics`` those of the process and of Python.
+    Without an engine, in a process that is not a node, there are only the metrics of the store.
+    """
+    from chronos.engine.options import EngineOptions  # noqa: PLC0415
+    from chronos.observe.metrics import Metrics  # noqa: PLC0415
+
+    options = EngineOptions() if engine is None else engine.options
+    metrics = Metrics(
+        store,
+        clock,
+        name_of=(lambda _: None) if engine is None else engine.job_name,
+        per_job=per_job,
+        heartbeat_timeout_s=options.heartbeat_timeout_s,
+        has_process_metrics=has_process_metrics,
+    )
+    store.on_commit(metrics.observe_commit)
+    if engine is not None:
+        engine.on_event(metrics.count_event)
+        metrics.set_failing_duties_source(lambda: len(engine.node.duties.failing))
+    metrics.set_abandoned_threads_source(lambda: count_abandoned_threads(runners))
+    return metrics
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
     """The use cases that the REST API, the SDK and the declarative API share."""
@@ -222,6 +313,7 @@ class Service:
     one_off_runs: "OneOffRuns"
     why: "WhyService"
     effective: "EffectiveSettingsService"
+    views: "Views"
 
 
 def _new_request_id() -> bytes:
@@ -244,19 +336,21 @@ def make_service(
     from chronos.service.backfill import BackfillService  # noqa: PLC0415
     from chronos.service.backpressure import MAX_PENDING, Backpressure  # noqa: PLC0415
     from chronos.service.bulk_actions import BulkActions  # noqa: PLC0415
-    from chronos.service.effective import EffectiveSettingsService  # noqa: PLC0415
     from chronos.service.enqueue import EnqueueService  # noqa: PLC0415
     from chronos.service.executions import ExecutionService  # noqa: PLC0415
     from chronos.service.job_state import JobStates  # noqa: PLC0415
     from chronos.service.jobs import JobService  # noqa: PLC0415
     from chronos.service.one_off_runs import OneOffRuns  # noqa: PLC0415
     from chronos.service.save_jobs import JobSaver  # noqa: PLC0415
+    from chronos.service.settings.effective import EffectiveSettingsService  # noqa: PLC0415
+    from chronos.service.views import make_views  # noqa: PLC0415
     from chronos.service.why import WhyService  # noqa: PLC0415
 
     saver, states = JobSaver(store, clock), JobStates(store, clock)
     jobs = JobService(store, clock, saver, checks=checks)
     backpressure = Backpressure(store, clock, limit=MAX_PENDING if max_pending is None else max_pending)
     runs = ExecutionService(store, clock, jobs, backpressure, new_request=new_request)
+    why = WhyService(store, clock, jobs, runs)
     return Service(
         jobs=jobs,
         job_saver=saver,
@@ -266,8 +360,9 @@ def make_service(
         backfills=BackfillService(store, clock, jobs, backpressure, new_request=new_request),
         enqueues=EnqueueService(store, clock, jobs, backpressure, new_request=new_request),
         one_off_runs=OneOffRuns(clock, jobs, saver, runs),
-        why=WhyService(store, clock, jobs, runs),
         effective=EffectiveSettingsService(store),
+        why=why,
+        views=make_views(store, clock, jobs, runs, why),
     )
 
 

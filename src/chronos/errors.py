@@ -1,7 +1,10 @@
 """The error tree: every error that Chronos raises on purpose, and how a caller should react to it."""
 
+import re
 from collections.abc import Sequence
 from typing import Any
+
+_SCHEDULE_NAME = re.compile(r"@[a-z][a-z0-9_-]*")
 
 
 class ChronosError(Exception):
@@ -48,6 +51,10 @@ class StoreUnavailable(Unavailable):
 
 class StoreBusy(StoreUnavailable):
     """Too many changes are waiting to be written, so this one was rejected. Try again soon."""
+
+
+class StoreReadOnly(ChronosError):
+    """The store can only be read here, because a program uses it. Make the change there, or stop the program."""
 
 
 class StoreBroken(ChronosError):
@@ -101,7 +108,7 @@ class InvalidSchedule(Invalid):
         return error
 
     def _like(self, expression: str, position: int | None, subject: str) -> "InvalidSchedule":
-        return InvalidSchedule(
+        return type(self)(
             expression,
             self.reason,
             subject=subject,
@@ -122,15 +129,42 @@ class InvalidSchedule(Invalid):
         return "\n".join(lines)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (self.expression, self.reason), self.__dict__
+        return _rebuild, (type(self), self.expression, self.reason), self.__dict__
 
     def __str__(self) -> str:
         return self._message()
 
 
+class UnknownSchedule(InvalidSchedule):
+    """A schedule with a name (``@moon``) that this process does not know. Another program may have registered it."""
+
+    @property
+    def name(self) -> str:
+        """The name, with its ``@``."""
+        found = _SCHEDULE_NAME.search(self.subject)
+        return self.expression if found is None else found[0]
+
+
+class MissingSchedule(Invalid):
+    """The schedule of a stored job is not registered in this process, so the job is left to other programs.
+
+    ``name`` is the name of the schedule, with its ``@``.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"its schedule {name} is not registered here, so only programs that register it, or have its package, "
+            "run the job by its schedule"
+        )
+        self.name = name
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return MissingSchedule, (self.name,)
+
+
 _CARET_LIMIT = 256
 
 
-def _rebuild(expression: str, reason: str) -> InvalidSchedule:
+def _rebuild(kind: type[InvalidSchedule], expression: str, reason: str) -> InvalidSchedule:
     """Make the error that ``pickle`` then fills with the instance's dict."""
-    return InvalidSchedule(expression, reason)
+    return kind(expression, reason)

@@ -4,6 +4,7 @@ import os
 import pty
 import re
 import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -150,6 +151,15 @@ def test_closed_streams_are_not_an_error() -> None:
         assert result.returncode == code
 
 
+@pytest.fixture
+def keep_sigint() -> Iterator[None]:
+    """Restore the handler of SIGINT, which a program ignores once it was interrupted. Child processes inherit that."""
+    handler = signal.getsignal(signal.SIGINT)
+    yield
+    signal.signal(signal.SIGINT, handler)
+
+
+@pytest.mark.usefixtures("keep_sigint")
 def test_an_interrupt_ends_with_130(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted() -> int:
         raise KeyboardInterrupt

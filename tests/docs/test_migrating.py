@@ -47,3 +47,9 @@ def test_the_program_before_the_move_runs(page: str, monkeypatch: pytest.MonkeyP
         for end in range(1, len(parts) + 1):
             monkeypatch.setitem(sys.modules, ".".join(parts[:end]), MagicMock())
     exec(compile(source, page, "exec"), {"__name__": "__docs__"})
+
+
+def test_the_loop_before_the_move_is_valid() -> None:
+    [source] = blocks(PAGES / "schedule.md", "py")
+    assert "while True:" in source  # it never ends, so it is not run
+    compile(source, "schedule.md", "exec")

@@ -1,14 +1,15 @@
-"""A webhook as ``on_complete``: it sends the report, unless it has a body of its own."""
+"""Hooks: ``on_start`` gets the occurrence, ``on_complete`` the report. A webhook sends it, unless it has a body."""
 
 import json
 import threading
 from collections.abc import Iterator
+from datetime import datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
 
-from chronos import Chronos
+from chronos import Chronos, Context
 
 SOON_S = 60  # on a machine that is busy with others
 
@@ -78,7 +79,43 @@ def test_a_hook_posts_the_report(receiver: Receiver) -> None:
     report = json.loads(body)
     assert method == "POST"
     assert (report["status"], report["strategy"]) == ("succeeded", "fail_fast")
-    assert [(task["name"], task["attempts"]) for task in report["tasks"]] == [("main", 1)]
+    assert report["job_name"] == "digest"
+    assert [(task["name"], len(task["attempts"])) for task in report["tasks"]] == [("main", 1)]
+
+
+def test_a_webhook_posts_the_occurrence(receiver: Receiver) -> None:
+    app = Chronos("sqlite://", allow_private=True)
+
+    @app.job(on_start={"http": {"url": receiver.url}}, payload={"n": 1})
+    def digest(n: int) -> None: ...
+
+    with app:
+        run = digest.trigger()
+        assert run.wait(SOON_S).status == "succeeded"
+    method, body = receiver.first()
+    occurrence = json.loads(body)
+    assert (method, occurrence["execution_id"], occurrence["payload"]) == ("POST", run.id, {"n": 1})
+
+
+def test_functions_take_what_they_name() -> None:
+    app = Chronos("sqlite://")
+    seen: dict[str, Any] = {}
+    done = threading.Event()
+
+    def before(occurrence: dict[str, Any], scheduled_at: datetime, ctx: Context) -> None:
+        seen["before"] = (occurrence["job_name"], scheduled_at.tzinfo is not None, ctx.payload == occurrence)
+
+    def after(report: dict[str, Any], status: str, **others: Any) -> None:
+        seen["after"] = (report["job_name"], status, others["trigger"])
+        done.set()
+
+    @app.job(on_start=before, on_complete=after)
+    def digest() -> None: ...
+
+    with app:
+        digest.trigger().wait(SOON_S)
+        assert done.wait(SOON_S)
+    assert seen == {"before": ("digest", True, True), "after": ("digest", "succeeded", "manual")}
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,13 @@
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 
 from chronos import Chronos, Invalid, NotFound
+from chronos.sdk import job_options
+from chronos.sdk.job_update import UpdateOptions
 from tests.support.cli_server import serving
 
 
@@ -91,6 +93,13 @@ def test_a_wrong_change_changes_nothing(app: Chronos, options: dict[str, Any], m
     assert job.info().version == 1
 
 
+def test_a_change_warns_about_what_may_surprise(app: Chronos, caplog: pytest.LogCaptureFixture) -> None:
+    job = app.job(cron="0 9 * * *")(work)
+    job.update(cron="*/90 * * * *")
+    [warning] = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert warning.startswith('job "work": minute "*/90" has a step beyond its range')
+
+
 def test_a_change_of_an_unknown_job_is_refused(app: Chronos) -> None:
     with pytest.raises(NotFound, match="nothing"):
         app.get("nothing").update(every="1h")
@@ -157,3 +166,9 @@ def test_a_preview_says_what_a_schedule_means(app: Chronos) -> None:
     assert app.job(name="idle")(lambda: None).preview().words == "Only when triggered"
     with pytest.raises(Invalid, match="count is 0"):
         job.preview(count=0)
+
+
+def test_update_takes_the_keywords_of_every_kind_of_job() -> None:
+    kinds = (job_options.JobOptions, job_options.HttpOptions, job_options.CommandOptions)
+    keywords = {keyword for kind in kinds for keyword in get_type_hints(kind)}
+    assert get_type_hints(UpdateOptions).keys() == keywords | {"url", "argv"}

@@ -7,8 +7,9 @@ from typing import get_type_hints
 import pytest
 
 import chronos
-from chronos import Chronos, Context, Group, JobHandle, Run
+from chronos import Chronos, Context, EventStream, Group, JobHandle, Run
 from chronos.sdk import job_options
+from chronos.sdk.app_events import AppEvents
 from chronos.sdk.stored_jobs import StoredJobs
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "python.md").read_text()
@@ -19,7 +20,7 @@ def test_every_public_name_is_in_the_reference() -> None:
     assert set(chronos.__all__) <= NAMED
 
 
-@pytest.mark.parametrize("kind", [Chronos, StoredJobs, JobHandle, Group, Run, Context])
+@pytest.mark.parametrize("kind", [Chronos, StoredJobs, AppEvents, EventStream, JobHandle, Group, Run, Context])
 def test_every_method_is_in_the_reference(kind: type) -> None:
     """Of a blocking method and its async twin, one is enough."""
     names = {name for name in vars(kind) if not name.startswith("_")}

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -161,6 +162,10 @@ def test_a_program_logs_its_jobs_and_their_failures(
 ) -> None:
     with program() as process:
         logged = stop_after(process, "execution failed")
+    sdk_lines = [line.partition("chronos.sdk: ")[2] for line in logged if "chronos.sdk: " in line]
+    assert sdk_lines[0].startswith(f"store opened: {file_url}, in ")
+    assert sdk_lines[1] == "2 jobs found: 2 recovered"  # saved by the trigger before the start
+    assert re.fullmatch(r"started in \d+ ms", sdk_lines[2])
     [start] = [line for line in logged if " runs " in line]
     assert f"runs 2 jobs (breaks, hourly) on {file_url}; next: hourly at 20" in start
     assert logged.count("ZeroDivisionError: division by zero") == 1

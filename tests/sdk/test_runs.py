@@ -281,6 +281,29 @@ def test_signals_end_waits(app: Chronos) -> None:
         assert runs[1].result(timeout=SOON_S) == "paid by ana"
 
 
+def test_a_job_is_running_while_its_run_waits(app: Chronos) -> None:
+    @app.job
+    async def order(ctx: Context) -> None:
+        await ctx.wait_for_signal("paid")
+
+    @app.job(retry={"initial_interval": "1h"})
+    def fails() -> None:
+        raise ValueError("no")
+
+    with app:
+        assert not order.is_running
+        order.trigger(in_="1h")
+        for job in (order, fails):
+            run, deadline = job.trigger(), time.monotonic() + SOON_S
+            assert not run.info().is_over
+            while run.status != "waiting":
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+            assert job.is_running
+            run.cancel()
+            assert not job.is_running, "a delayed run has not started"
+
+
 @pytest.mark.parametrize(
     ("payload", "message"),
     [

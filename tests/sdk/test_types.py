@@ -4,7 +4,22 @@ from collections.abc import Coroutine
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, assert_type
 
-from chronos import Chronos, Job, JobInfo, Run, RunInfo, SpanInfo, Task
+from chronos import (
+    Chronos,
+    DiffInfo,
+    Job,
+    JobHandle,
+    JobInfo,
+    PreviewInfo,
+    Run,
+    RunEnded,
+    RunInfo,
+    RunStarted,
+    SpanInfo,
+    SpanRecorded,
+    Task,
+    VersionInfo,
+)
 
 app = Chronos("sqlite://")
 
@@ -53,3 +68,17 @@ if TYPE_CHECKING:
     app.job(corn="@daily")  # type: ignore[call-overload]
     app.job(overlap="never")  # type: ignore[call-overload]
     add.trigger(at=3)  # type: ignore[arg-type]
+    assert_type(add.update(every="5m", retries=None, end=None), JobInfo)
+    add.update(every=[])  # type: ignore[arg-type]
+    add.update(corn="@daily")  # type: ignore[call-arg]
+    assert_type(add.versions(), list[VersionInfo])
+    assert_type(add.diff(1, 2), DiffInfo)
+    assert_type(add.rollback(1), JobInfo)
+    assert_type(add.preview(count=3), PreviewInfo)
+    assert_type(app.all_jobs(tag="team", state="paused"), list[JobInfo])
+    app.all_jobs(state="asleep")  # type: ignore[arg-type]
+    assert_type(app.pause("reason"), list[JobHandle])
+    app.on("failure", lambda event: print(event.message))
+    app.on(RunStarted, lambda event: print(event.message))  # type: ignore[attr-defined]
+    app.on("failed", print)  # type: ignore[call-overload]
+    assert_type(next(app.events()), RunEnded | SpanRecorded)

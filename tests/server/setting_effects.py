@@ -226,3 +226,24 @@ def nested(settings: Mapping[str, Any]) -> dict[str, Any]:
             mapping = mapping.setdefault(section, {})
         mapping[last] = value
     return file
+
+
+# --- observations of retries
+
+
+async def pauses(here: Lived) -> list[float]:
+    """Before the second and the third attempt."""
+    work = here.world.work("work", fails=True)
+    await here.node()
+    await here.world.job("work", schedule="now", retry={"jitter": 0})
+    await here.world.advance(1_000)
+    return [round(later - sooner, 1) for sooner, later in zip(work.starts, work.starts[1:], strict=False)]
+
+
+async def timeouts(here: Lived) -> list[float]:
+    """Of the attempts of a task that never ends."""
+    work = here.world.work("work", takes=1_000)
+    await here.node()
+    await here.world.job("work", schedule="now", timeout="10s")
+    await here.world.advance(1_000)
+    return [round(end - start, -1) for start, end in zip(work.starts, work.cut, strict=True)]  # timers are shared

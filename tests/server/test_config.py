@@ -111,12 +111,20 @@ GOOD: list[tuple[str, Any, str, Any]] = [
     ("metrics.prometheus.enabled", False, "off", False),
     ("metrics.prometheus.path", "/a/b", "/a/b", "/a/b"),
     ("metrics.per_job", False, "off", False),
+    ("ui.enabled", False, "off", False),
+    ("ui.read_only", True, "on", True),
+    ("ui.timezone", "Europe/Paris", "Europe/Paris", "Europe/Paris"),
 ]
 
 # Setting, value in a file, part of the error.
 BAD: list[tuple[str, Any, str]] = [
     ("store", 5, "expected text"),
     ("server.listen", "8080", "expected HOST:PORT"),
+    (
+        "ui.timezone",
+        "Europe/Pari",
+        "expected a time zone: unknown time zone 'Europe/Pari'; did you mean 'Europe/Paris'?",
+    ),
     ("server.listen", "::1:8080", "expected HOST:PORT"),
     ("server.listen", "a:65536", "expected HOST:PORT"),
     ("server.listen", "a:²", "expected HOST:PORT"),

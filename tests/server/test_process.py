@@ -124,10 +124,32 @@ def test_an_error_at_the_start_is_one_message(tmp_path: Path, arguments: tuple[s
     assert "Traceback" not in result.stderr
 
 
-def test_a_server_without_any_role_is_rejected(tmp_path: Path) -> None:
-    result = run(tmp_path, "server", "--no-scheduler", "--no-worker")
-    assert (result.returncode, result.stdout) == (2, "")
-    assert "--no-scheduler and --no-worker cannot be combined" in result.stderr
+def test_a_server_without_any_role_only_serves_the_api(start: Start, tmp_path: Path) -> None:
+    program = start().ready()
+    program.post("/api/v1/jobs", SLEEPER | {"schedule": "@daily"})
+    api = start("--no-scheduler", "--no-worker").ready()
+    assert "only the API: it schedules and runs nothing" in api.banner
+    assert api.get("/readyz")[0] == 200
+    assert [job["name"] for job in api.read("/api/v1/jobs")["items"]] == ["sleeper"]
+    status = api.read("/api/v1/status")
+    assert (status["schedules"], status["works"], status["jobs_persisted"]) == (False, False, 1)
+    assert "scheduler_nodes 1.0" in api.get("/metrics")[1]  # the API is not a node
+    code, problem = api.try_post("/api/v1/jobs/sleeper/pause", {})
+    assert code == 409
+    assert "so it can only be read here" in problem
+    program.send(signal.SIGTERM)
+    assert program.wait() == 0
+    assert api.try_post("/api/v1/jobs/sleeper/pause", {})[0] == 200
+    assert api.read("/api/v1/jobs/sleeper")["state"] == "paused"
+    api.send(signal.SIGTERM)
+    assert api.wait() == 0
+
+
+def test_a_server_without_any_role_needs_a_store(tmp_path: Path) -> None:
+    result = run(tmp_path, "server", "--no-scheduler", "--no-worker", "--listen", "127.0.0.1:0")
+    assert (result.returncode, result.stdout) == (1, "")
+    assert "chronos.db does not exist; check the path of the store" in result.stderr
+    assert not (tmp_path / "chronos-data").exists()
 
 
 def test_insecure_allows_other_addresses_than_loopback(start: Start) -> None:

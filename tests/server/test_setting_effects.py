@@ -21,7 +21,7 @@ import pytest
 
 from chronos.server.config import load_config
 from chronos.server.settings import ALIASES, BY_NAME, IGNORED
-from tests.server import default_effects
+from tests.server import default_effects, web_ui_effects  # noqa: F401 - rows about the web UI
 from tests.server.setting_effects import EFFECTS, Effect, Lived, Served, lived, nested, processed, served
 from tests.support.api_server import SECRET, V1, basic
 from tests.support.http_servers import Seen, Server, answer

@@ -1,5 +1,6 @@
 """A server whose store holds a job that it cannot read: it starts, runs the others, and reports the job."""
 
+import json
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -37,12 +38,20 @@ def test_an_unreadable_job_does_not_stop_the_others(start: Callable[..., Process
     assert second.get("/readyz")[0] == 200
     ran = len(second.read("/api/v1/jobs/good/executions")["items"])
     second.until("/api/v1/jobs/good/executions", lambda page: len(page["items"]) > ran + 1)
-    second.until("/api/v1/status", lambda status: status["jobs_failed_to_recover"] == 1)
+    status = second.read("/api/v1/status")
+    assert (status["jobs_recovered"], status["jobs_failed_to_recover"]) == (1, 1)
+    assert "scheduler_jobs_recovered_total 1.0" in second.get("/metrics")[1]
     assert "scheduler_jobs_recovery_failed_total 1.0" in second.get("/metrics")[1]
     assert [job.get("error", "")[:30] for job in second.read("/api/v1/jobs")["items"]] == [
         "its definition cannot be read ",
         "",
     ]
-    assert "job broken" in second.errors
+    lines = {line["event"]: line for line in map(json.loads, second.errors.splitlines())}
+    assert lines["store opened"]["store"] == "sqlite:///chronos-data/chronos.db"
+    figures = ("found", "recovered", "disabled", "done", "broken", "unchecked")
+    assert [lines["jobs found"][name] for name in figures] == [2, 1, 0, 0, 1, 0]
+    assert lines["job broken"]["job"] == "bad"
+    assert "its definition cannot be read" in lines["job broken"]["error"]
+    assert lines["started"]["took_ms"] >= lines["store opened"]["took_ms"]
     second.send(signal.SIGTERM)
     assert second.wait() == 0

@@ -26,10 +26,13 @@ SECRET = "$argon2id$v=19$m=8,t=1,p=1$VEw03TFcvDv2G7ugb9Eysg$aKmFDcBGinTPOjTDd2NV
 
 def interrupt(process: "subprocess.Popen[Any]") -> None:
     """Press Ctrl-C until a program ends: Python drops an interrupt that arrives during an import."""
-    while process.poll() is None:
+    for _ in range(24):
         process.send_signal(signal.SIGINT)
         with suppress(subprocess.TimeoutExpired):
             process.wait(5)
+            return
+    process.kill()
+    raise AssertionError("the program ignores Ctrl-C")
 
 
 class Served:

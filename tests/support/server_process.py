@@ -144,11 +144,15 @@ class Process:
 
     def post(self, path: str, body: Any, **headers: str) -> Any:
         """Return the JSON reply; an error fails the test."""
-        headers["Content-Type"] = "application/json"
-        request = urllib.request.Request(self.url + path, data=json.dumps(body).encode(), headers=headers)
-        status, text = self._ask(request)
+        status, text = self.try_post(path, body, **headers)
         assert status < 300, text
         return json.loads(text)
+
+    def try_post(self, path: str, body: Any, **headers: str) -> tuple[int, str]:
+        """Return status and body."""
+        headers["Content-Type"] = "application/json"
+        request = urllib.request.Request(self.url + path, data=json.dumps(body).encode(), headers=headers)
+        return self._ask(request)
 
     def read(self, path: str) -> Any:
         """Return the JSON at a path."""

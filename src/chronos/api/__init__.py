@@ -7,8 +7,10 @@ every error to an HTTP problem. The meaning of an action belongs in ``chronos.se
 
 from chronos.api.app import Api, make_api
 from chronos.api.auth.authentication import Access, read_users
+from chronos.api.auth.denials import Denials
 from chronos.api.auth.passwords import hash_password
-from chronos.api.auth.permissions import read_grant
+from chronos.api.auth.permissions import Permission, Principal, read_grant
+from chronos.api.auth.session_store import SessionStore
 from chronos.api.auth.token_store import TokenStore, hash_token, new_token, read_tokens
 from chronos.api.handlers import routes_with
 from chronos.api.options import ApiOptions, CommandAuthor
@@ -20,6 +22,10 @@ __all__ = [
     "Api",
     "ApiOptions",
     "CommandAuthor",
+    "Denials",
+    "Permission",
+    "Principal",
+    "SessionStore",
     "TokenStore",
     "hash_password",
     "hash_token",

@@ -26,6 +26,7 @@ from chronos.api.request import ApiContext
 from chronos.api.routing import Route
 from chronos.assembly import Service
 from chronos.clock import Clock
+from chronos.observe.delay_history import DelayHistory
 from chronos.service.cooperative import TimeSlicer
 from chronos.store.contract import Store
 
@@ -41,10 +42,23 @@ class Api:
     def __init__(self, api: ApiContext) -> None:
         self._api = api
 
+    @property
+    def denials(self) -> Denials:
+        """Records failed logins, also those of other interfaces."""
+        return self._api.denials
+
     def runner(
-        self, *, middlewares: Sequence[Middleware] = (), shutdown_timeout_s: float, logger: logging.Logger = log
+        self,
+        *,
+        middlewares: Sequence[Middleware] = (),
+        add_routes: Callable[[web.Application], None] = lambda _: None,
+        shutdown_timeout_s: float,
+        logger: logging.Logger = log,
     ) -> web.AppRunner:
-        """Return a runner that can listen on sites. ``middlewares`` see every request and its response."""
+        """Return a runner that can listen on sites.
+
+        ``middlewares`` see every request and its response. ``add_routes`` adds the routes of other interfaces.
+        """
         options = self._api.options
         app = web.Application(
             middlewares=(
@@ -58,6 +72,7 @@ class Api:
             handle, path = make_handler(route, self._api), options.base_path + route.path
             for method in ("HEAD", "GET") if route.method == "GET" and not route.is_stream else (route.method,):
                 app.router.add_route(method, path, handle)
+        add_routes(app)
         app.on_shutdown.append(self._end_streams)
         app.on_cleanup.append(self._record_last_denials)
         return web.AppRunner(app, access_log=None, logger=logger, shutdown_timeout=shutdown_timeout_s, **_CONNECTION)
@@ -80,12 +95,14 @@ def make_api(
     metrics: Callable[[], bytes],
     clock: Clock,
     on_refusal: Callable[[str], None] = lambda _: None,
+    delays: DelayHistory | None = None,
 ) -> Api:
     """Build the API on an open store.
 
     - ``status`` returns the state of the node. Its ``ready`` (default True) and ``reason`` decide ``/readyz``.
     - ``metrics`` returns the text for Prometheus.
     - ``on_refusal`` is called with the reason of each refused login or request.
+    - ``delays`` has the delays of this node; by default nothing is known of them.
     """
     streams = Streams(store, options.max_streams, options.max_streams_each)
     routes = routes_with(options.metrics_path)
@@ -104,6 +121,7 @@ def make_api(
         streams=streams,
         denials=Denials(store, clock, on_refusal),
         slicer=TimeSlicer(),
+        delays=delays or DelayHistory(clock),
         routes=routes,
         document=msgspec.json.encode(openapi(routes, options.base_path)),
         page=page(routes, options.base_path).encode(),

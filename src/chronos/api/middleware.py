@@ -49,6 +49,10 @@ _SCOPES_WITHOUT_LOOKUP = (Scope.ANYWHERE, Scope.BODY, Scope.EVERYWHERE)
 _X_REQUEST_ID, _HOST, _AUTHORIZATION = istr("X-Request-Id"), istr("Host"), istr("Authorization")
 _SEC_FETCH_SITE, _ORIGIN = istr("Sec-Fetch-Site"), istr("Origin")
 _CONTENT_ENCODING = istr("Content-Encoding")
+_NOTICE = istr("X-Chronos-Notice")
+#: For a client of a server without authentication that sends credentials. They are not refused, because a proxy may
+#: require them and pass them on.
+CREDENTIALS_IGNORED = "credentials are ignored: this server has no authentication (auth.type is none)"
 
 
 # --- around every request
@@ -191,7 +195,10 @@ async def _serve(context: RequestContext) -> web.StreamResponse:
             context.check_query()
         if context.principal is not ANONYMOUS_ADMIN or route.scope not in _SCOPES_WITHOUT_LOOKUP:
             await authorize(context)
-        return await route.handler(context)
+        response = await route.handler(context)
+        if access.open and _AUTHORIZATION in context.request.headers and not response.prepared:
+            response.headers[_NOTICE] = CREDENTIALS_IGNORED
+        return response
     except Forbidden as error:
         context.record_denial(error)
         raise

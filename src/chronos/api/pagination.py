@@ -2,11 +2,17 @@
 
 import base64
 import binascii
+import re
 
 from chronos.api.errors import Malformed
 from chronos.core.ids import ID_BYTES
+from chronos.store.overview import JobSort
 
-_SEPARATOR = b"\0"
+_JOB_CURSORS = {
+    JobSort.NAME: re.compile(rb"<?[A-Za-z0-9][!-~]*\0[!-~]+"),
+    JobSort.NEXT_RUN: re.compile(rb"<?@-?[0-9]{1,18}\0[0-9]{1,18}"),
+    JobSort.LAST_RUN: re.compile(rb"<?!-?[0-9]{1,18}\0[0-9a-f]{32}"),
+}
 
 
 def write_cursor(cursor: bytes | None) -> str | None:
@@ -22,12 +28,10 @@ def read_id_cursor(text: str | None) -> bytes | None:
     return cursor
 
 
-def read_name_cursor(text: str | None) -> bytes | None:
-    """Decode a cursor of a list that is ordered by namespace and name."""
+def read_job_cursor(text: str | None, sort: JobSort) -> bytes | None:
+    """Decode a cursor of a list of jobs in this order."""
     cursor = _decode(text)
-    if cursor is None:
-        return None
-    if cursor.count(_SEPARATOR) != 1 or not cursor.isascii():
+    if cursor is not None and not _JOB_CURSORS[sort].fullmatch(cursor):
         raise _invalid_cursor()
     return cursor
 

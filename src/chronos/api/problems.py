@@ -36,6 +36,7 @@ from chronos.errors import (
     QueueFull,
     StoreBroken,
     StoreBusy,
+    StoreReadOnly,
     StoreUnavailable,
     Unavailable,
 )
@@ -175,6 +176,14 @@ KINDS = (
         "The request does not fit the current state: the name is taken, the job changed meanwhile, or the execution "
         "has finished.",
         "Read the current state, then decide whether to send a changed request.",
+    ),
+    ProblemKind(
+        StoreReadOnly,
+        409,
+        "store_read_only",
+        "Store in use",
+        "The server only serves the API of a SQLite store that a program uses, so it can only read it.",
+        "Make the change in that program, or stop it first. Requests that read work.",
     ),
     ProblemKind(
         LockedOut,

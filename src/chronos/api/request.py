@@ -18,11 +18,13 @@ from chronos.api.rate_limits import RateLimit
 from chronos.api.routing import JSON, Route
 from chronos.assembly import Service
 from chronos.clock import Clock
+from chronos.core.config import UpdatePolicy
 from chronos.core.job import DEFAULT_NAMESPACE, Job
 from chronos.core.node import Actor
 from chronos.core.schedule.iso8601 import parse_instant
 from chronos.core.schedule.timezones import get_zone
 from chronos.errors import NotFound
+from chronos.observe.delay_history import DelayHistory
 from chronos.observe.event_log import format_job_name
 from chronos.service.cooperative import TimeSlicer
 from chronos.service.run_requests import PlainPayload
@@ -84,6 +86,7 @@ class ApiContext:
     streams: "Streams"
     denials: "Denials"
     slicer: TimeSlicer
+    delays: DelayHistory
     routes: tuple[Route, ...] = ()
     document: bytes = b""  # the OpenAPI document
     page: bytes = b""  # the same as HTML
@@ -105,6 +108,7 @@ class RequestContext:
     requested_execution: bytes | None = None  # the execution that it created
     is_reading_body: bool = field(default=False)
     has_large_body: bool = field(default=False)
+    translated_body: Any = None  # replaces the body, for an alias that has other names
 
     # --- client and namespace
 
@@ -287,6 +291,14 @@ class RequestContext:
     def dry_run(self) -> bool:
         return self.boolean("dry_run")
 
+    @property
+    def update_policy(self) -> UpdatePolicy | None:
+        """The ``update`` parameter: the update policy of this change."""
+        value = self.text("update")
+        if value is not None and value not in tuple(UpdatePolicy):
+            raise Malformed(f'parameter "update" is "{value[:64]}", allowed {", ".join(UpdatePolicy)}')
+        return None if value is None else UpdatePolicy(value)
+
     # --- headers
 
     @property
@@ -306,6 +318,8 @@ class RequestContext:
 
     async def json(self) -> Any:
         """Return the body, or None if it is empty. Raises ``Malformed``, ``TooLarge``, ``WrongType``."""
+        if self.translated_body is not None:
+            return self.translated_body
         limit = self.api.options.request_limit
         if (self.request.content_length or 0) > limit:
             raise _too_large(limit)

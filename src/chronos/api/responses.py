@@ -52,9 +52,8 @@ async def job_response(
 ) -> web.Response:
     """Return a job with its last execution."""
     last = (await context.api.service.runs.latest_json([job])).get(job.id)
-    return json_response(
-        write_job(job, last_execution=last) | (extra or {}), status=status, headers={"ETag": to_etag(job)}
-    )
+    body = write_job(job, now_us=context.api.clock.now_us(), last_execution=last) | (extra or {})
+    return json_response(body, status=status, headers={"ETag": to_etag(job)})
 
 
 async def read_expected_version(context: RequestContext, job: Job | None) -> int | None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Required, Self, TypedDict, Unpack
 from aiohttp import web
 
 from chronos.api.auth.permissions import Permission
+from chronos.core.config import UpdatePolicy
 
 if TYPE_CHECKING:
     from chronos.api.request import RequestContext
@@ -140,6 +141,14 @@ CURSOR = Param(
 )
 DRY_RUN = Param(
     name="dry_run", description="check everything, change nothing", schema={"type": "boolean", "default": False}
+)
+UPDATE = Param(
+    name="update",
+    description=(
+        "when the new schedule takes over, for this change only; by default the job's `update`. `windowed` uses the "
+        "job's `count` and `duration`"
+    ),
+    schema={"type": "string", "enum": [policy.value for policy in UpdatePolicy]},
 )
 DRY_RUN_RESPONSE = ResponseDoc("the result of a dry run", ref("Anything"), {"dry_run": True})
 

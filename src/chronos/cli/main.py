@@ -59,6 +59,7 @@ SERVER_COMMANDS = {
     "doctor": "chronos.cli.server:doctor",
     "backup": "chronos.cli.server:backup",
     "restore": "chronos.cli.server:restore",
+    "store": "chronos.cli.store:store",
 }
 ALIASES = {"runs": "executions"}
 _MIN_SIMILARITY = 0.75  # at click's own limit, "secrets" would suggest "users"

@@ -34,14 +34,16 @@ def server(
     database share the work. The first SIGTERM (or Ctrl-C) lets running work finish within the grace period; the second
     one stops it at once.
 
+    With --no-scheduler and --no-worker it only serves the API of an existing store, to look into the store of a
+    program. It can only read a SQLite store while the program runs.
+
     \b
     Examples:
       chronos server
       chronos server --listen 127.0.0.1:9090 --store sqlite:///jobs.db
       chronos server --config chronos.yaml --store postgresql://chronos@db.example/chronos
+      chronos server --store sqlite:///app.db --no-scheduler --no-worker
     """
-    if no_scheduler and no_worker:
-        raise click.UsageError("--no-scheduler and --no-worker cannot be combined; leave one out")
     from chronos.server.config import read_config
     from chronos.server.process import serve
     from chronos.server.process_secrets import hide_credentials

@@ -82,6 +82,13 @@ class JobUnschedulable(Event, frozen=True, kw_only=True):
     error: str
 
 
+class JobLeftAlone(Event, frozen=True, kw_only=True):
+    """This node does not schedule a job, because only other programs have its custom schedule."""
+
+    job: bytes
+    reason: str
+
+
 class WorkUnclaimable(Event, frozen=True, kw_only=True):
     """No live node can take ready work of a queue. ``error`` says what is missing."""
 

@@ -1,16 +1,46 @@
-"""The execution report: a summary of an execution for hooks and people. Stored as JSON."""
+"""The occurrence and the report of an execution: what its hooks are told, and people who read its record.
 
+The report is stored as JSON. What other records hold is added when it is written: the occurrence, and the attempts.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 import msgspec
 from msgspec import Struct
 
 from chronos.core.calendar import rfc3339
 from chronos.core.config import Mode, OnFailure
-from chronos.core.execution import Status, TaskStatus
+from chronos.core.execution import Attempt, Cause, Status, TaskStatus
+from chronos.core.ids import attempt_id, task_run_id
+from chronos.core.planner import CoveredSpan
 from chronos.core.reasons import Reason, ReasonCode
 from chronos.core.settle import End
 from chronos.core.task_group import Layout, StoppedBy, TaskGroup, TaskState
+
+BACKOFF_FIELD = "backoff_ms"  # in the detail of an attempt that was retried: the delay before the next one
+_REPORTED_FIELDS = (
+    *("number", "attempt_id", "status", "started_at", "finished_at", "error", "worker"),
+    BACKOFF_FIELD,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Occurrence:
+    """One firing of a job: which job, for which instant, and why."""
+
+    execution: bytes
+    job: bytes
+    job_name: str | None  # None: the job and its name are deleted
+    namespace: str | None
+    job_version: int
+    cause: Cause
+    scheduled_us: int
+    node: str | None  # the name of the node that runs it, or ran it last
+    span: CoveredSpan | None = None
+    replay_of: str | None = None  # the id of the execution, in hex
 
 
 class TaskReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -103,9 +133,52 @@ def build_first_success_report(layout: Layout, began_us: int, finished_us: int, 
     return build_report(layout, TaskGroup(tasks=(task,), began_us=began_us, worked_us=took_us), end)
 
 
-def to_report_body(report: Report) -> dict[str, Any]:
-    """Convert a report to JSON for users and hooks, with RFC 3339 times."""
+def to_occurrence_body(occurrence: Occurrence) -> dict[str, Any]:
+    """Convert an occurrence to JSON for users and hooks."""
+    span, replay_of = occurrence.span, occurrence.replay_of
     return {
+        "execution_id": str(UUID(bytes=occurrence.execution)),
+        "job_id": str(UUID(bytes=occurrence.job)),
+        "job_name": occurrence.job_name,
+        "namespace": occurrence.namespace,
+        "job_version": occurrence.job_version,
+        "scheduled_at": rfc3339(occurrence.scheduled_us),
+        "trigger": occurrence.cause.name.lower(),
+        "recovered": occurrence.cause is Cause.RECOVERY,
+        "node": occurrence.node,
+        "replay_of": None if replay_of is None else str(UUID(hex=replay_of)),
+        "span": None if span is None else to_span_body(span),
+    }
+
+
+def to_span_body(span: CoveredSpan) -> dict[str, Any]:
+    """Convert the missed instants that an execution covers to JSON."""
+    return {"from": rfc3339(span.from_us), "to": rfc3339(span.to_us), "count": span.count, "exact": span.exact}
+
+
+def to_attempt_body(attempt: Attempt, nodes: Mapping[int, str]) -> dict[str, Any]:
+    """Convert an attempt to JSON: first the facts from its target. ``nodes`` maps node numbers to names."""
+    fields = {
+        "number": attempt.number,
+        "attempt_id": str(UUID(bytes=attempt_id(attempt.execution, attempt.task, attempt.number))),
+        "status": attempt.status.name.lower(),
+        "started_at": rfc3339(attempt.started_us),
+        "finished_at": _instant(attempt.finished_us),
+        "error": attempt.error,
+        "worker": None if attempt.node is None else nodes.get(attempt.node, str(attempt.node)),
+    }
+    return (attempt.detail or {}) | fields
+
+
+def to_report_body(
+    report: Report, occurrence: Occurrence, attempts: Mapping[str, Sequence[Mapping[str, Any]]]
+) -> dict[str, Any]:
+    """Convert a report to JSON for users and hooks, with RFC 3339 times.
+
+    ``attempts`` are the attempts of each task, as from ``to_attempt_body``.
+    """
+    return {
+        **to_occurrence_body(occurrence),
         "mode": report.mode.value,
         "strategy": report.strategy.value,
         "status": report.status,
@@ -116,8 +189,8 @@ def to_report_body(report: Report) -> dict[str, Any]:
         "tasks": [
             {
                 "name": task.name,
+                "task_run_id": str(UUID(bytes=task_run_id(occurrence.execution, task.name))),
                 "status": task.status,
-                "attempts": task.attempts,
                 "on_failure": task.on_failure.value,
                 "started_at": _instant(task.started_us),
                 "finished_at": _instant(task.finished_us),
@@ -125,6 +198,9 @@ def to_report_body(report: Report) -> dict[str, Any]:
                 "error": task.error,
                 "result": task.result,
                 "stopped_by": None if task.stopped_by is None else msgspec.to_builtins(task.stopped_by),
+                "attempts": [
+                    {field: attempt.get(field) for field in _REPORTED_FIELDS} for attempt in attempts.get(task.name, ())
+                ],
             }
             for task in report.tasks
         ],

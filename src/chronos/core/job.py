@@ -12,15 +12,17 @@ from msgspec import field
 from chronos.core.calendar import from_us
 from chronos.core.config import NOTHING_SET, Definition, Settings
 from chronos.core.credentials import mask_options
+from chronos.core.schedule.cron_parser import MACROS
 from chronos.core.schedule.parser import parse_schedule
 from chronos.core.schedule.schedule import Schedule
 from chronos.core.schedule.union import split_expressions
 from chronos.core.settings.levels import NO_LEVELS
-from chronos.errors import Invalid
+from chronos.errors import Invalid, InvalidSchedule
 
 DEFAULT_NAMESPACE = "default"
 ONE_OFF_TAG = "one-off"  # of a job that has only one-off runs, with the kind of its target
-_NAME_INDEPENDENT = re.compile(r"[0-9*,/ -]+|@[a-z]+|@every [0-9a-z.]+", re.ASCII)  # no ``H``, no words
+#: No ``H``, no words, and no custom schedules, which a program may register again.
+_NAME_INDEPENDENT = re.compile(rf"[0-9*,/ -]+|{'|'.join(MACROS)}|@every [0-9a-z.]+", re.ASCII)
 
 
 class JobState(IntEnum):
@@ -30,6 +32,20 @@ class JobState(IntEnum):
     PAUSED = 1
     DISABLED = 2
     DONE = 3  # its schedule has ended
+
+
+class JobStatus(StrEnum):
+    """What a person wants to know about a job at first sight. The first that applies, in this order."""
+
+    DISABLED = "disabled"
+    DONE = "done"
+    PAUSED = "paused"
+    LATE = "late"  # an instant is due and not admitted, or an execution is ready for long
+    RETRYING = "retrying"
+    RUNNING = "running"
+    FAILING = "failing"  # its last finished run failed or is stale
+    NO_RUNS_YET = "no_runs_yet"
+    OK = "ok"
 
 
 class UpstreamCondition(StrEnum):
@@ -148,6 +164,16 @@ class Job:
     paused_us: int | None = None
     note: str = ""  # why it is paused or disabled
     levels: int = NO_LEVELS  # the levels that its next execution gets, see ``core.settings.levels``
+
+
+def find_zone(job: Job) -> str | None:
+    """Return the time zone of a job's schedule; None if it has no schedule, or one that cannot be read."""
+    if isinstance(job.spec, Unreadable) or job.spec.schedule is None:
+        return None
+    try:
+        return job.spec.schedule.parse(job.name).zone.name
+    except InvalidSchedule:
+        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

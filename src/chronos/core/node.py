@@ -28,6 +28,7 @@ class Node:
     labels: dict[str, str] = field(default_factory=dict)
     offer: str | None = None  # see ``shortage.Offer``; None: written by an older release
     process: Process | None = None  # None: not available on its system
+    taken_over: int | None = None  # executions that other nodes took over when it was lost; None: it was not lost
 
 
 class HeartbeatWatch:

@@ -15,10 +15,11 @@ from itertools import islice
 from typing import assert_never
 
 from chronos.core.config import UpdatePolicy
-from chronos.core.job import JobSpec, OutgoingSchedule, ensure_readable
+from chronos.core.job import Job, JobSpec, JobState, OutgoingSchedule, ScheduleSpec, Unreadable, ensure_readable
 from chronos.core.planner import activate_schedule
 from chronos.core.schedule.occurrences import Instants, last_us, walk
 from chronos.core.schedule.schedule import Schedule
+from chronos.errors import Invalid, MissingSchedule, UnknownSchedule
 
 MAX_LISTED = 100
 MAX_COMPARED = 10_000  # instants of both schedules
@@ -80,6 +81,38 @@ class Handover:
         if self.new is None or self.first_us is None or scheduled_us < self.first_us:
             return self.old.due_us(scheduled_us)
         return self.new.due_us(scheduled_us)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComingInstants:
+    """The instants of a job from its cursor on. The cursor counts even if the schedule does not contain it.
+
+    After a graceful update, for example, it is the last instant of the old schedule.
+    """
+
+    instants: Instants
+    cursor_us: int
+
+    @property
+    def jitter_us(self) -> int:
+        return self.instants.jitter_us
+
+    def next_us(self, after_us: int) -> int | None:
+        """Return the first instant after ``after_us``."""
+        return self.cursor_us if after_us < self.cursor_us else self.instants.next_us(after_us)
+
+    def count_us(self, after_us: int, until_us: int) -> int | None:
+        """Count the instants t with after < t <= until; None if only a walk can count them."""
+        if after_us >= self.cursor_us:
+            return self.instants.count_us(after_us, until_us)
+        if until_us < self.cursor_us:
+            return 0
+        count = self.instants.count_us(self.cursor_us, until_us)
+        return None if count is None else count + 1
+
+    def due_us(self, scheduled_us: int) -> int:
+        """Return when the run of an instant is due."""
+        return self.instants.due_us(scheduled_us)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,10 +258,59 @@ def _merge_instants(
 
 
 def resolve_instants(spec: JobSpec, name: str) -> Instants | None:
-    """Return the instants of a job with this name; None if it has no schedule. Raises ``Invalid``."""
+    """Return the instants of a job with this name; None if it has no schedule.
+
+    Raises ``MissingSchedule`` if a custom schedule is not registered in this process, and ``Invalid``.
+    """
     ensure_readable(spec)
-    schedule = None if spec.schedule is None else spec.schedule.parse(name)
+    schedule = None if spec.schedule is None else parse_stored(spec.schedule, name)
     return schedule if spec.outgoing is None else _build_handover(spec.outgoing, schedule, name)
+
+
+def start_at_cursor(instants: Instants | None, cursor_us: int | None) -> Instants | None:
+    """Return the coming instants of a job whose cursor is ``cursor_us``; None if nothing comes."""
+    if instants is None or cursor_us is None:
+        return None
+    return ComingInstants(instants=instants, cursor_us=cursor_us)
+
+
+def find_next_run_us(job: Job, now_us: int) -> int | None:
+    """Return the next instant of a job; for a paused job, the one that would run if it were resumed now.
+
+    None if nothing comes, or if this process cannot tell.
+    """
+    if isinstance(job.spec, Unreadable) or job.state not in (JobState.ACTIVE, JobState.PAUSED):
+        return None
+    if job.state is JobState.ACTIVE or job.next_us is None or job.next_us > now_us:
+        return job.next_us
+    try:
+        instants = resolve_instants(job.spec, job.name)
+    except Invalid:
+        return None
+    return None if instants is None else instants.next_us(now_us)
+
+
+def parse_stored(schedule: ScheduleSpec, name: str) -> Schedule:
+    """Parse the schedule of a stored job with this name. Raises as ``resolve_instants`` does."""
+    try:
+        return schedule.parse(name)
+    except UnknownSchedule as error:
+        raise MissingSchedule(error.name) from None
+
+
+def find_missing_schedule(spec: JobSpec, name: str) -> str | None:
+    """Return the sentence of ``MissingSchedule`` if a custom schedule of a job is not registered in this process."""
+    if spec.schedule is None or (
+        spec.outgoing is None and ("@" not in spec.schedule.text or spec.schedule.is_name_independent)
+    ):
+        return None
+    try:
+        resolve_instants(spec, name)
+    except MissingSchedule as error:
+        return str(error)
+    except Invalid:
+        return None
+    return None
 
 
 def drop_passed_schedules(outgoing: OutgoingSchedule | None, next_us: int | None) -> OutgoingSchedule | None:
@@ -244,6 +326,6 @@ def drop_passed_schedules(outgoing: OutgoingSchedule | None, next_us: int | None
 
 
 def _build_handover(outgoing: OutgoingSchedule, new: Schedule | None, name: str) -> Handover:
-    schedule = outgoing.schedule.parse(name)
+    schedule = parse_stored(outgoing.schedule, name)
     old = schedule if outgoing.before is None else _build_handover(outgoing.before, schedule, name)
     return Handover(old=old, new=new, until_us=outgoing.until_us, first_us=outgoing.first_us)

@@ -16,10 +16,14 @@ _MAX_NAMED_NODES = 5  # live nodes listed in a sentence
 
 
 class Offer(Struct, frozen=True, kw_only=True):
-    """The queues that a node serves (None: any) and the Python functions that it has."""
+    """What a node publishes about itself with its heartbeats."""
 
-    queues: tuple[str, ...] | None = None
-    functions: tuple[str, ...] = ()
+    queues: tuple[str, ...] | None = None  # that it serves; None: any
+    functions: tuple[str, ...] = ()  # Python functions that it has
+    version: str = ""  # of Chronos
+    address: str = ""  # where its API listens; empty: it has none
+    skew_ms: int = 0  # how far the store's clock is ahead of the node's, in steps of 10 ms
+    draining: bool = False  # it finishes its work and stops
 
     @property
     def text(self) -> str:
@@ -27,16 +31,31 @@ class Offer(Struct, frozen=True, kw_only=True):
         return msgspec.json.encode(self).decode()
 
 
-def build_offer(queues: Iterable[str] | None, functions: Iterable[str]) -> Offer:
+def build_offer(
+    queues: Iterable[str] | None,
+    functions: Iterable[str],
+    *,
+    version: str = "",
+    address: str = "",
+    skew_us: int = 0,
+    draining: bool = False,
+) -> Offer:
     """Build the offer of a node, sorted."""
-    return Offer(queues=None if queues is None else tuple(sorted(queues)), functions=tuple(sorted(functions)))
+    return Offer(
+        queues=None if queues is None else tuple(sorted(queues)),
+        functions=tuple(sorted(functions)),
+        version=version,
+        address=address,
+        skew_ms=round(skew_us / 10_000) * 10,
+        draining=draining,
+    )
 
 
 def explain_shortage(lane: Lane, nodes: Sequence[Node]) -> str | None:
     """Explain why no live node can take work of a lane. None: one can, or one is too old to publish its offer."""
     live = [node for node in nodes if node.stopped_us is None]
     workers = [node for node in live if node.slots > 0]
-    if any(_is_suitable_node(lane, node) for node in workers):
+    if any(is_suitable_node(lane, node) for node in workers):
         return None
     if not live:
         return "no node is alive"
@@ -65,8 +84,9 @@ def explain_shortage(lane: Lane, nodes: Sequence[Node]) -> str | None:
     return f"no live node has all of {', '.join(required)}{_format_live_nodes(live)}"
 
 
-def _is_suitable_node(lane: Lane, node: Node) -> bool:
-    offer = _offer(node)
+def is_suitable_node(lane: Lane, node: Node) -> bool:
+    """Return whether a node can take work of a lane, as far as it published its offer."""
+    offer = read_offer(node)
     if offer is None:
         return True
     labels = node.labels if lane.fallback_us is None else dict(lane.labels)
@@ -74,16 +94,17 @@ def _is_suitable_node(lane: Lane, node: Node) -> bool:
 
 
 def _has_function(node: Node, function: str) -> bool:
-    offer = _offer(node)
+    offer = read_offer(node)
     return offer is None or function in offer.functions
 
 
 def _serves(node: Node, queue: str) -> bool:
-    offer = _offer(node)
+    offer = read_offer(node)
     return offer is None or offer.queues is None or queue in offer.queues
 
 
-def _offer(node: Node) -> Offer | None:
+def read_offer(node: Node) -> Offer | None:
+    """Return what a node published about itself; None if it is too old to publish anything."""
     return None if node.offer is None else msgspec.json.decode(node.offer, type=Offer)
 
 

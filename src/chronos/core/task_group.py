@@ -114,6 +114,12 @@ class TaskState(Struct, frozen=True, kw_only=True, omit_defaults=True):
     lost: bool = False  # its last attempt was lost with its node
     stopped_by: StoppedBy | None = None  # set while it runs: it should stop
 
+    def backoff_us(self, attempt: int, now_us: int) -> int | None:
+        """Return the delay between an attempt that has just ended and the next one; None if none follows."""
+        if self.status is TaskStatus.RETRYING and self.wake_us is not None:
+            return max(0, self.wake_us - now_us)
+        return 0 if self.attempts > attempt else None
+
     def close(self, code: ReasonCode, now_us: int) -> "TaskState":
         """End the task with its execution: canceled or skipped after a stop, otherwise failed if it had started."""
         started = self.status in (TaskStatus.RUNNING, TaskStatus.RETRYING)

@@ -26,6 +26,7 @@ from chronos.engine.execution.settler import Settler, SuccessorSlots
 from chronos.engine.execution.slots import Slots
 from chronos.engine.heartbeat import Heartbeat
 from chronos.engine.job_catalog import CATALOG_CAPACITY, JobCatalog
+from chronos.engine.job_survey import JobSurvey, StartReport
 from chronos.engine.maintenance.janitor import Janitor
 from chronos.engine.maintenance.outbox import Outbox
 from chronos.engine.maintenance.reaper import Reaper
@@ -43,6 +44,7 @@ from chronos.store.contract import Hint, Store
 _REQUEST_ID_BYTES = 16
 _LAST_CLAIM_TIMEOUT_S = 5.0  # how long a stop waits for pending claims and admissions
 _OUTBOX_FINISH_TIMEOUT_S = 5.0  # how long it waits, within the grace period, for the follow-ups of the last outcomes
+_SURVEY_PATIENCE_S = 1.0  # how long a start waits for the survey of its jobs
 _RELEASE_TIMEOUT_S = 5.0  # how long it waits for the last writes
 
 
@@ -103,7 +105,7 @@ class Engine:
             options,
             self._bus,
             new_incarnation=new_request,
-            offer=lambda: build_offer(options.queues, functions.names).text,
+            offer=self._build_offer,
         )
         self._outputs = OutputBuffers(store)
         relay = _ListenerRelay()
@@ -134,7 +136,19 @@ class Engine:
         self._outbox = Outbox(self._context, catalog)
         relay.dispatcher, relay.executor, relay.janitor = self._dispatcher, self._executor, self._janitor
         self._loops: asyncio.Task[None] | None = None
+        self._survey: asyncio.Task[None] | None = None
         self._claim_and_admission_tasks: list[asyncio.Task[None]] = []
+
+    def _build_offer(self) -> str:
+        """Return what the node publishes about itself with its heartbeats."""
+        return build_offer(
+            self.options.queues,
+            self._context.functions.names,
+            version=self.options.version,
+            address=self.options.address,
+            skew_us=self._node_clock.offset_us,
+            draining=self._context.closing,
+        ).text
 
     # --- start and stop
 
@@ -144,6 +158,20 @@ class Engine:
         await self.node.register()
         self._store.on_hint(self._wake_by_hint)
         self._loops = asyncio.create_task(self._run(), name="chronos-engine")
+
+    async def survey_jobs(self, on_report: Callable[[StartReport], None], *, new: int = 0) -> None:
+        """Check the jobs of the store, and call ``on_report`` with the result. See ``JobSurvey``.
+
+        Returns after a second if the store has very many jobs; the survey goes on in the background.
+        """
+        self._survey = asyncio.create_task(self._run_survey(on_report, new), name="chronos-survey")
+        await asyncio.wait([self._survey], timeout=_SURVEY_PATIENCE_S)
+
+    async def _run_survey(self, on_report: Callable[[StartReport], None], new: int) -> None:
+        try:
+            on_report(await JobSurvey(self._store, self._catalog, self._admission.mark_unschedulable).run(new=new))
+        except ChronosError as error:  # jobs are checked again when they are due
+            self.node.report_store_error(error)
 
     async def stop(self, grace_s: float | None = None) -> None:
         """Stop admitting and claiming, let running work finish within the grace period, release the rest.
@@ -198,10 +226,11 @@ class Engine:
     async def crash(self) -> None:
         """Drop everything at once, as a power cut would. Nothing is settled or released."""
         self._context.closing = True
-        loops, self._loops = self._loops, None
-        if loops is not None:
-            loops.cancel()
-            await asyncio.gather(loops, return_exceptions=True)
+        tasks = [task for task in (self._survey, self._loops) if task is not None]
+        self._survey = self._loops = None
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         await self._executor.kill_all_and_wait()
 
     async def wait_until_stopped(self) -> None:

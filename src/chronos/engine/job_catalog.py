@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
 from chronos.core.config import NOTHING_SET, UNLIMITED, EffectiveSettings, Overlap, Settings, resolve_settings
-from chronos.core.events import JobUnschedulable
+from chronos.core.events import JobLeftAlone, JobUnschedulable
 from chronos.core.job import Job, JobSpec, Target
 from chronos.core.lane import Lane, build_lane
 from chronos.core.schedule.occurrences import Instants
@@ -16,7 +16,7 @@ from chronos.core.schedule_change import resolve_instants
 from chronos.core.settings.levels import NO_LEVELS
 from chronos.core.task_group import Layout, build_layout
 from chronos.engine.event_bus import EventBus
-from chronos.errors import ChronosError
+from chronos.errors import ChronosError, MissingSchedule
 from chronos.store.contract import Store
 from chronos.store.level_cache import LevelCache
 
@@ -173,9 +173,24 @@ class JobCatalog:
         found = [((id_, job.version, job.levels), job, job.spec) for id_, job in current.items()]
         return {key[0]: entry for key, entry in (await self._add_all(found)).items()}
 
+    async def find_fault(self, job: Job) -> ChronosError | None:
+        """Return why this node cannot schedule a job, or None. The entry is not cached."""
+        upper = (await self._levels.read(job.namespace, job.levels)).merged
+        try:
+            entry = CatalogEntry(job.id, job.version, job.levels, job.namespace, job.name, job.spec, upper)
+            _ = entry.instants
+            entry.precompute()
+        except ChronosError as error:
+            return error
+        return None
+
     def report_unschedulable(self, entry: CatalogEntry, error: ChronosError, now_us: int) -> None:
         """Emit a ``JobUnschedulable`` event: this node cannot schedule or run the job."""
         self._bus.emit(JobUnschedulable(at_us=now_us, job=entry.job, error=f"{entry.name}: {error}"))
+
+    def report_left_alone(self, entry: CatalogEntry, error: MissingSchedule, now_us: int) -> None:
+        """Emit a ``JobLeftAlone`` event: this node leaves the job to programs that have its schedule."""
+        self._bus.emit(JobLeftAlone(at_us=now_us, job=entry.job, reason=str(error)))
 
     async def _add_all(self, found: Sequence[tuple[EntryKey, Job | None, JobSpec]]) -> dict[EntryKey, CatalogEntry]:
         namespaces = {key[0]: job.namespace for key, job, _ in found if job is not None}

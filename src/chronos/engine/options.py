@@ -24,6 +24,8 @@ class EngineOptions:
     timeout_grace_s: float = 2.0  # the same after a timeout
     schedules: bool = True  # False: it only runs what other nodes admit
     works: bool = True  # False: it only admits
+    version: str = ""  # of Chronos, as shown to operators
+    address: str = ""  # where the node's API listens
 
     def __post_init__(self) -> None:
         if self.slots < 1:

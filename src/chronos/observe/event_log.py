@@ -27,6 +27,7 @@ from chronos.core.events import (
     ExecutionWaits,
     GapFound,
     JobChanged,
+    JobLeftAlone,
     JobUnschedulable,
     NodeLost,
     ProblemReported,
@@ -197,6 +198,7 @@ _FORMATTERS: dict[type[Event], Callable[[Any], LineParts]] = {
     ExecutionEnded: _format_ended,
     GapFound: _format_gap,
     JobUnschedulable: lambda event: (_ERROR, "job broken", {"error": event.error}),
+    JobLeftAlone: lambda event: (_INFO, "job left alone", {"reason": event.reason}),
     WorkUnclaimable: lambda event: (
         _WARNING,
         "no node can run ready work",

@@ -4,7 +4,7 @@ Each server has its own registry, so that two servers in one process do not mix.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import TypeVar, assert_never
 
@@ -27,6 +27,7 @@ from chronos.core.events import (
     ExecutionEnded,
     ExecutionStarted,
     GapFound,
+    JobLeftAlone,
     JobUnschedulable,
     ProblemReported,
 )
@@ -37,6 +38,7 @@ from chronos.core.node import Node
 from chronos.core.reasons import ReasonCode
 from chronos.core.shortage import explain_shortage
 from chronos.errors import ChronosError
+from chronos.observe.delay_history import DelayHistory
 from chronos.observe.event_log import JobNameLookup
 from chronos.observe.last_successes import SUCCESSES, LastSuccesses
 from chronos.observe.metric_definitions import UNKNOWN_JOB_LABEL, JobLabels, MetricDefinitions
@@ -65,8 +67,10 @@ class Metrics:
         name_of: JobNameLookup,
         per_job: bool = True,
         heartbeat_timeout_s: float = 30.0,
+        has_process_metrics: bool = True,
     ) -> None:
         self._store, self._clock = store, clock
+        self.delays = DelayHistory(clock)
         self._heartbeat_timeout_us = round(heartbeat_timeout_s * 1e6)
         self._registry = CollectorRegistry()
         self._meters = MetricDefinitions(self._registry)
@@ -77,13 +81,13 @@ class Metrics:
         if self._last_successes is not None:
             self._registry.register(self._last_successes)
         self._unschedulable: set[bytes] = set()
+        self._left_alone: set[bytes] = set()
         self._reads_begun = 0
         self._next_read_s = 0.0  # earliest start of the next read
         self.active_jobs = 0  # as of the last read
         self._reading = asyncio.Lock()
-        ProcessCollector(registry=self._registry)
-        PlatformCollector(registry=self._registry)
-        GCCollector(registry=self._registry)
+        if has_process_metrics:
+            add_process_metrics(self._registry)
 
     # --- counting
 
@@ -94,6 +98,7 @@ class Metrics:
             case ExecutionStarted():
                 if event.attempt == 1:
                     meters.lateness_s.observe(event.late_us / 1e6)
+                    self.delays.add_delay(event.late_us / 1e6)
             case AttemptEnded():
                 attempts, task_s = self._find_attempt_series(event)
                 attempts.inc()
@@ -110,19 +115,27 @@ class Metrics:
                 meters.occurrences.labels(labels.job(event.job), "skipped", reason).inc()
             case GapFound():
                 self._count_gap(event)
-            case JobUnschedulable():
-                if event.job not in self._unschedulable and len(self._unschedulable) < _MAX_UNSCHEDULABLE_JOBS:
-                    self._unschedulable.add(event.job)
-                    meters.recovery_failed.inc()
+            case JobUnschedulable() | JobLeftAlone():
+                self._count_unscheduled_job(event)
             case ProblemReported(duty=duty) if duty:
                 meters.failures.labels(duty).inc()
             case _:
                 pass
 
+    def _count_unscheduled_job(self, event: JobUnschedulable | JobLeftAlone) -> None:
+        """Count a job once that this node does not schedule. One that is left to other programs has not failed."""
+        is_broken = isinstance(event, JobUnschedulable)
+        counted = self._unschedulable if is_broken else self._left_alone
+        if event.job not in counted and len(counted) < _MAX_UNSCHEDULABLE_JOBS:
+            counted.add(event.job)
+            if is_broken:
+                self._meters.recovery_failed.inc()
+
     def observe_commit(self, rows: int, took_s: float) -> None:
         """Record a committed transaction of the store."""
         self._meters.batch_rows.observe(rows)
         self._meters.commit_s.observe(took_s)
+        self.delays.add_commit(took_s)
 
     def count_auth_failure(self, reason: str) -> None:
         """Count rejected credentials or a denied request."""
@@ -144,6 +157,11 @@ class Metrics:
     def unschedulable_jobs(self) -> int:
         """The number of jobs that this node cannot schedule."""
         return len(self._unschedulable)
+
+    @property
+    def left_alone_jobs(self) -> int:
+        """The number of jobs that this node leaves to programs with their custom schedules."""
+        return len(self._left_alone)
 
     def set_leader(self, is_leader: bool) -> None:
         """Record whether this node admits due jobs."""
@@ -185,6 +203,10 @@ class Metrics:
     def render(self) -> bytes:
         """Return all metrics in the text format of Prometheus."""
         return generate_latest(_WithoutCreated(self._registry))
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield all metrics, as a collector does."""
+        return _WithoutCreated(self._registry).collect()
 
     async def refresh(self) -> None:
         """Read the gauges from the store.
@@ -240,6 +262,20 @@ class Metrics:
             lane for lane in ready if lane in lanes and explain_shortage(read_lane(lanes[lane]), nodes) is not None
         }
         return sum(depth.ready for depth in await self._store.depths() if depth.lane in unserved) if unserved else 0
+
+
+def add_process_metrics(registry: CollectorRegistry) -> None:
+    """Add the metrics of the process and of Python to a registry. Those that it has already are left as they are."""
+    for collector in (ProcessCollector, PlatformCollector, GCCollector):
+        with suppress(ValueError):
+            collector(registry=registry)
+
+
+def describe_metrics() -> Iterable[Metric]:
+    """Return the metrics of a node without values."""
+    registry = CollectorRegistry()
+    MetricDefinitions(registry)
+    return list(registry.collect())
 
 
 def _cache_series(cache: dict[K, V], key: K, series: V) -> None:

@@ -16,7 +16,7 @@ timeout had passed.
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import Enum, StrEnum
 from typing import Any, Protocol
 
 from chronos.core.execution_detail import RecordedTask
@@ -31,6 +31,13 @@ class StopReason(Enum):
     TIMEOUT = "timeout"  # of the task or of the execution
     CANCELED = "canceled"
     SHUTDOWN = "shutdown"  # the grace period of a shutdown is over
+
+
+class HookInput(StrEnum):
+    """What a hook receives as its payload. A function may take all of it as a parameter of this name."""
+
+    OCCURRENCE = "occurrence"  # on_start
+    REPORT = "report"  # on_complete
 
 
 class Stop:
@@ -107,7 +114,8 @@ class AttemptCall:
     timeout_factor: float = 1.0  # lengthens the runner's own timeouts, after a retry
     last_run_us: int | None
     options: Mapping[str, Any] = field(repr=False)  # of the target; may contain credentials
-    payload: Any = field(default=None, repr=False)  # of the trigger, or of the job
+    payload: Any = field(default=None, repr=False)  # of the trigger, or of the job; for a hook, its input
+    hook: HookInput | None = None  # None: the call is a task, not a hook
     span: CoveredSpan | None = None
     stop: Stop = field(default_factory=Stop)
     stopping: Stop = field(

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from types import TracebackType
-from typing import Any, ParamSpec, Self, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, Unpack, cast, overload
 
 from chronos.assembly import WebhookOptions, hide_url_password
 from chronos.clock import SystemClock
 from chronos.errors import ChronosError, Invalid
+from chronos.sdk.app_events import AppEvents
 from chronos.sdk.app_options import build_engine_options, check_app_options, check_texts, to_grace_s
 from chronos.sdk.declarations import (
     FunctionRef,
@@ -41,13 +42,16 @@ from chronos.sdk.runtime import Runtime
 from chronos.sdk.stored_jobs import StoredJobs
 from chronos.sdk.task_job import TaskDecorator, TaskJob, check_task_parameters
 
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
 P = ParamSpec("P")
 R = TypeVar("R")
 #: The end of the message about a webhook to a private address.
 _PRIVATE_ADDRESS_ADVICE = "allow it with Chronos(allow_hosts=[…]), or every private address with allow_private=True"
 
 
-class Chronos(StoredJobs):
+class Chronos(StoredJobs, AppEvents):
     """An app: a program's jobs, and the store they are kept in.
 
     - ``url``: ``sqlite:///app.db`` (a relative path), ``sqlite:////var/app.db`` (an absolute one), ``sqlite://`` (in
@@ -63,6 +67,7 @@ class Chronos(StoredJobs):
     - ``heartbeat_interval``, ``heartbeat_timeout``: how often the node reports to the store, and after how long without
       a report other nodes take over its runs. The timeout must be at least twice the interval.
     - ``reaper_interval``: how often the node looks for runs of dead nodes.
+    - ``metrics``: a registry of ``prometheus_client`` that gets the metrics of a server, such as ``REGISTRY``.
     - ``defaults``: settings for jobs that do not set them, such as ``{"retries": 5}``.
     - ``allow_private``, ``allow_hosts``: webhooks to private addresses are rejected. ``allow_hosts`` allows some
       (names, ``*.internal``, addresses or networks), ``allow_private=True`` all.
@@ -112,6 +117,7 @@ class Chronos(StoredJobs):
         heartbeat_interval: Duration = 10,
         heartbeat_timeout: Duration = 30,
         reaper_interval: Duration = 5,
+        metrics: "CollectorRegistry | None" = None,
         defaults: Mapping[str, Any] | None = None,
         allow_private: bool = False,
         allow_hosts: Sequence[str] = (),
@@ -141,6 +147,7 @@ class Chronos(StoredJobs):
                 advice=_PRIVATE_ADDRESS_ADVICE,
             ),
             timezone=timezone,
+            metrics=metrics,
         )
         self._home = self._runtime.home
         self._handles: dict[str, JobHandle] = {}

@@ -28,6 +28,7 @@ class AttemptInfo:
     - ``started_at``, ``finished_at``: None where no time is recorded.
     - ``error``: why it failed.
     - ``node``: the name of the node that made it.
+    - ``attempt_id``: the id that the function or target receives.
     - ``detail``: what else is recorded, such as the ``exit_code`` of a command or the ``response`` of a webhook.
     """
 
@@ -37,6 +38,7 @@ class AttemptInfo:
     finished_at: datetime | None
     error: str | None
     node: str | None
+    attempt_id: str | None
     detail: dict[str, Any]
 
 
@@ -48,6 +50,10 @@ class TaskInfo:
     - ``error``: the message of the last failed attempt.
     - ``result``: what the task returned.
     - ``started_at``, ``finished_at``: None until then.
+    - ``task_run_id``: the id that the function or target receives. Retries share it. None in lists.
+    - ``wakes_at``, ``waits_for_signal``: what a waiting task waits for.
+    - ``stopped_by``: the task whose failure stopped this one, as in REST.
+    - ``retired``: True if the job no longer has this task.
     """
 
     name: str
@@ -58,6 +64,11 @@ class TaskInfo:
     started_at: datetime | None = None
     finished_at: datetime | None = None
     attempt_history: tuple[AttemptInfo, ...] = ()
+    task_run_id: str | None = None
+    wakes_at: datetime | None = None
+    waits_for_signal: str | None = None
+    stopped_by: dict[str, Any] | None = None
+    retired: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,8 +146,9 @@ class JobInfo:
     - ``version``: counts the changes of the definition, from 1.
     - ``state``: ``active``, ``paused``, ``disabled`` or ``done``.
     - ``schedule``, ``timezone``, ``start``, ``end``: None where the job has none.
-    - ``next_run``: when the schedule fires next, or None if it does not.
-    - ``note``: why the job is paused or disabled.
+    - ``next_run``: when the schedule fires next, or None if it does not. ``held`` is True for a paused job:
+      ``next_run`` is then what would run if it were resumed now.
+    - ``note``: why the job is paused or disabled, or why this process leaves it alone.
     - ``settings``: the settings that the job sets, under their names in REST, such as ``retry`` and ``overlap``.
     - ``tasks``: the tasks with their targets, as in REST. Credentials are masked.
     - ``definition``: the whole definition as REST and files write it, with all of these fields.
@@ -166,6 +178,7 @@ class JobInfo:
     created_at: datetime
     updated_at: datetime
     paused_at: datetime | None
+    held: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from chronos.service.serializers.settings import FIELDS
 
 MANUAL = "manual"
 JsonObject = Mapping[str, Any]
-_ATTEMPT_FIELDS = ("number", "status", "started_at", "finished_at", "error", "worker")
+_ATTEMPT_FIELDS = ("number", "status", "started_at", "finished_at", "error", "worker", "attempt_id")
 
 
 def read_job_info(job: JsonObject, last_run: RunInfo | None = None) -> JobInfo:
@@ -41,6 +41,7 @@ def read_job_info(job: JsonObject, last_run: RunInfo | None = None) -> JobInfo:
         created_at=parse_instant(job["created_at"]),
         updated_at=parse_instant(job["updated_at"]),
         paused_at=read_instant(job.get("paused_at")),
+        held=job.get("held", False),
     )
 
 
@@ -133,6 +134,11 @@ def _read_task(task: JsonObject) -> TaskInfo:
         started_at=read_instant(task.get("started_at")),
         finished_at=read_instant(task.get("finished_at")),
         attempt_history=history,
+        task_run_id=task.get("task_run_id"),
+        wakes_at=read_instant(task.get("wakes_at")),
+        waits_for_signal=task.get("waits_for_signal"),
+        stopped_by=task.get("stopped_by"),
+        retired=task.get("retired", False),
     )
 
 
@@ -144,6 +150,7 @@ def _read_attempt(attempt: JsonObject) -> AttemptInfo:
         finished_at=read_instant(attempt.get("finished_at")),
         error=attempt.get("error"),
         node=attempt.get("worker"),
+        attempt_id=attempt.get("attempt_id"),
         detail={name: value for name, value in attempt.items() if name not in _ATTEMPT_FIELDS},
     )
 

@@ -1,18 +1,18 @@
 """Handles of jobs: trigger, change, pause and look at a job, and the decorated function that is one."""
 
+import logging
 from collections.abc import Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack
 
 from chronos.core.calendar import rfc3339
-from chronos.core.execution import Execution, Span, Status
+from chronos.core.execution import Execution, Span
 from chronos.core.job import Job as StoredJob
 from chronos.core.job import JobState
 from chronos.core.planner import MAX_PREVIEW
 from chronos.errors import Invalid
 from chronos.sdk.backfill import run_backfill
 from chronos.sdk.declarations import DecoratedFunction, prefix_errors
-from chronos.sdk.effective_info import EffectiveInfo, to_effective_info
 from chronos.sdk.home_loop import LoopResult, OnHomeLoop, blocking, on_home_loop
 from chronos.sdk.info import JobInfo, RunInfo, SpanInfo, to_run_info, to_span_info
 from chronos.sdk.job_options import Duration, Instant, build_start_options, to_instant_us
@@ -20,10 +20,12 @@ from chronos.sdk.job_update import JobUpdate, UpdateOptions, build_update
 from chronos.sdk.run_handle import Run
 from chronos.sdk.version_info import (
     DiffInfo,
+    EffectiveInfo,
     PreviewInfo,
     VersionInfo,
     describe_without_schedule,
     to_diff_info,
+    to_effective_info,
     to_preview_info,
     to_version_info,
 )
@@ -33,6 +35,8 @@ from chronos.store.contract import ExecutionFilter
 
 if TYPE_CHECKING:
     from chronos.sdk.runtime import Runtime
+
+log = logging.getLogger("chronos.sdk")
 
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
@@ -191,8 +195,10 @@ class JobHandle(OnHomeLoop):
 
     async def _save_update(self, update: JobUpdate) -> None:
         service = await self._load_service()
-        await service.edit(self.name, update.apply, namespace=self._runtime.namespace)
+        saved = await service.edit(self.name, update.apply, namespace=self._runtime.namespace)
         self._runtime.declared.keep_stored(self.name)
+        for warning in saved.warnings if saved.changed else ():
+            log.warning('job "%s": %s', self.name, warning.message)
 
     @on_home_loop
     async def aversions(self, limit: int = _DEFAULT_LIMIT) -> list[VersionInfo]:
@@ -268,13 +274,14 @@ class JobHandle(OnHomeLoop):
 
     async def anext_run(self) -> datetime | None:
         """When the schedule fires next. None without a schedule, after its end, and while paused or disabled."""
-        return (await self.ainfo()).next_run
+        info = await self.ainfo()
+        return None if info.held else info.next_run
 
     @on_home_loop
     async def ais_running(self) -> bool:
-        """Whether a run of the job is running, on any node."""
+        """Whether a run of the job has started and is not over, on any node; also while it waits for a retry."""
         session = await self._runtime.session()
-        where = ExecutionFilter(job=(await self._load_job()).id, status=Status.RUNNING)
+        where = ExecutionFilter(job=(await self._load_job()).id, started=True)
         return bool((await session.store.list_executions(where, limit=1)).items)
 
     async def ais_paused(self) -> bool:

@@ -14,6 +14,9 @@ from typing import Any, Literal, TypedDict, get_type_hints
 from chronos.core.calendar import SECOND_US
 from chronos.core.schedule.durations import go_duration
 from chronos.core.schedule.iso8601 import parse_instant
+from chronos.core.schedule.plugins import CustomSchedule
+from chronos.core.schedule.registration import register_object
+from chronos.core.schedule.schedule import Schedule
 from chronos.core.schedule.timezones import get_zone
 from chronos.errors import Invalid, InvalidSchedule
 from chronos.sdk.equivalent_keywords import EQUIVALENT_KEYWORDS
@@ -31,7 +34,7 @@ class ScheduleOptions(TypedDict, total=False):
     A list of expressions is their union.
     """
 
-    schedule: str | Sequence[str] | Mapping[str, Any]
+    schedule: str | CustomSchedule | Sequence[str | CustomSchedule] | Mapping[str, Any]
     cron: str | Sequence[str]
     every: Duration
     at: Instant
@@ -405,7 +408,7 @@ def _build_schedule(options: Mapping[str, Any], timezone: str | None, *, is_chan
     kind, value = kinds[0], options[kinds[0]]
     match kind:
         case "schedule":
-            schedule = dict(value) if isinstance(value, Mapping) else _to_list(value)
+            schedule = dict(value) if isinstance(value, Mapping) else _to_schedule_text(value)
         case "every" | "in_":
             schedule = {kind.removesuffix("_"): to_duration_text(value, kind)}
         case "at":
@@ -430,6 +433,15 @@ def _read_schedule_settings(options: Mapping[str, Any]) -> Shape:
     if "exclude" in settings:
         settings["exclude"] = _read_exclude(settings["exclude"])
     return settings
+
+
+def _to_schedule_text(value: Any) -> Any:
+    """The text of a schedule, or a list of texts. A custom schedule is registered, and its text is its name."""
+    if isinstance(value, list | tuple):
+        return [_to_schedule_text(item) for item in value]
+    if isinstance(value, Schedule):
+        raise Invalid("schedule is a parsed schedule; give the text that was parsed")
+    return register_object(value) if callable(getattr(value, "next_after", None)) else value
 
 
 def _to_list(value: Any) -> Any:

@@ -6,7 +6,8 @@ writes it, so a job of a store and a job of a server change alike.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from datetime import date
+from typing import Any, Literal, TypedDict
 
 from chronos.errors import Invalid
 from chronos.sdk.declarations import read_after
@@ -14,8 +15,9 @@ from chronos.sdk.job_options import (
     SCHEDULE_KINDS,
     SCHEDULE_SETTINGS,
     CommandOptions,
+    Duration,
     HttpOptions,
-    JobOptions,
+    Instant,
     Shape,
     build_job_shape,
     check_keywords,
@@ -30,25 +32,61 @@ _COMMAND_OPTIONS = frozenset(("argv", *CommandOptions.__annotations__))
 _TARGET_OPTIONS = _HTTP_OPTIONS | _COMMAND_OPTIONS
 
 
-class UpdateOptions(JobOptions, total=False):
-    """The keywords of ``JobHandle.update``: those of every job, and those of a webhook or a command."""
+class UpdateOptions(TypedDict, total=False):
+    """The keywords of ``JobHandle.update``: those of every job, a webhook and a command. None removes a setting."""
 
+    schedule: str | Sequence[str] | Mapping[str, Any] | None
+    cron: str | Sequence[str] | None
+    every: Duration | None
+    at: Instant | None
+    in_: Duration | None
+    iso8601: str | Sequence[str] | None
+    words: str | Sequence[str] | None
+    timezone: str | None
+    dst: Literal["robust", "literal"] | None
+    start: Instant | None
+    end: Instant | Duration | None
+    jitter: Duration | None
+    exclude: Sequence[str | date] | None
+    retries: int | None  # None: no limit
+    retry: Mapping[str, Any] | None
+    timeout: Duration | None
+    on_failure: Literal["fail_fast", "continue", "retry"] | None
+    delivery: Literal["at_least_once", "at_most_once"] | None
+    execution_timeout: Duration | None
+    overlap: Literal["skip", "allow", "queue", "replace"] | None
+    queue_max: int | None
+    recovery: str | Mapping[str, Any] | None
+    priority: int | None
+    concurrency: int | Mapping[str, Any] | None
+    update: str | Mapping[str, Any] | None
+    retention: Mapping[str, Any] | None
+    queue: str | None
+    placement: Mapping[str, Any] | None
+    after: Any
+    on_start: Mapping[str, Any] | None
+    on_complete: Mapping[str, Any] | None
+    alerts: Sequence[Mapping[str, Any]] | None
+    tags: Mapping[str, str] | Sequence[str] | None
+    description: str | None
+    enabled: bool
+    payload: Any
     url: str
-    method: str
-    headers: Mapping[str, str]
-    query: Mapping[str, str]
+    method: str | None
+    headers: Mapping[str, str] | None
+    query: Mapping[str, str] | None
     json: Any
-    body: str
-    auth: Mapping[str, Any]
-    success_codes: Sequence[int | str]
-    retry_codes: Sequence[int | str]
-    redirects: bool | int
+    body: str | None
+    auth: Mapping[str, Any] | None
+    success_codes: Sequence[int | str] | None
+    retry_codes: Sequence[int | str] | None
+    redirects: bool | int | None
     argv: Sequence[str]
-    env: Mapping[str, str]
-    cwd: str
-    user: str
-    stdin: str | bool
-    limits: Mapping[str, Any]
+    env: Mapping[str, str] | None
+    cwd: str | None
+    user: str | None
+    stdin: str | bool | None
+    limits: Mapping[str, Any] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

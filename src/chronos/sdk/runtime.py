@@ -9,14 +9,18 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
 
 from chronos.assembly import (
     Service,
     WebhookOptions,
     collect_target_checks,
+    hide_url_password,
     is_in_memory,
     make_engine,
+    make_metrics,
     make_node_clock,
     make_runners,
     make_service,
@@ -26,7 +30,7 @@ from chronos.clock import Clock
 from chronos.core.config import Settings
 from chronos.core.events import Event, ExecutionEnded
 from chronos.core.execution import Status
-from chronos.core.job import Job, Unreadable
+from chronos.core.job import Job, JobState, Unreadable
 from chronos.engine.engine import Engine
 from chronos.engine.node_clock import NodeClock
 from chronos.engine.options import EngineOptions
@@ -34,6 +38,7 @@ from chronos.errors import ChronosError, Invalid, NotFound
 from chronos.runners.contract import Runner
 from chronos.runners.python.function_registry import FunctionRegistry
 from chronos.sdk.declarations import DeclaredJobs, prefix_errors
+from chronos.sdk.event_callbacks import EventCallbacks, EventDelivery
 from chronos.sdk.home_loop import HomeLoop
 from chronos.sdk.info import JobInfo, to_run_info
 from chronos.sdk.info_reader import read_job_info
@@ -43,6 +48,11 @@ from chronos.service.serializers import Check, Draft, read_job, write_job
 from chronos.service.serializers.identifiers import find_name_fault
 from chronos.store.commands import Triggered
 from chronos.store.contract import JobFilter, Store
+
+if TYPE_CHECKING:
+    from chronos.engine.job_survey import StartReport
+    from chronos.observe.metrics import Metrics
+    from chronos.sdk.exported_metrics import ExportedMetrics
 
 log = logging.getLogger("chronos.sdk")
 
@@ -58,6 +68,7 @@ class RuntimeSession:
     clock: NodeClock
     service: Service
     engine: Engine | None = None
+    delivery: EventDelivery | None = None  # of the engine's events to callbacks
     runners: Mapping[str, Runner] = field(default_factory=dict)
     starting: asyncio.Lock = field(default_factory=asyncio.Lock)
     saving: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -103,7 +114,7 @@ class RuntimeSession:
         nodes = await self.service.runs.node_names([run.node for run in latest.values()])
         return [
             read_job_info(
-                write_job(job),
+                write_job(job, now_us=self.clock.now_us()),
                 to_run_info(latest[job.id], job=job.name, nodes=nodes) if job.id in latest else None,
             )
             for job in jobs
@@ -135,6 +146,7 @@ class Runtime:
         defaults: Mapping[str, Any],
         http: WebhookOptions,
         timezone: str | None = None,
+        metrics: Any = None,
     ) -> None:
         if url.startswith(("http://", "https://")):
             raise Invalid(f"{url} is the address of a server; use a store, such as sqlite:///app.db")
@@ -162,6 +174,8 @@ class Runtime:
         self._memory_store: Store | None = None  # must outlive the loops that use it
         self._background_tasks: set[asyncio.Task[None]] = set()
         make_store(url)  # raises for a wrong url
+        self.callbacks = EventCallbacks()
+        self._exported_metrics = None if metrics is None else _export_metrics(metrics)
 
     async def session(self) -> RuntimeSession:
         """The open store. All declared jobs are saved."""
@@ -175,12 +189,13 @@ class Runtime:
     async def start(self) -> None:
         """Save the declared jobs, delete those no longer declared, and start the engine. No-op while it runs."""
         self.declared.check_has_no_empty_group()
+        began_s = perf_counter()
         session = await self._get_session()
         async with session.starting:
             if session.engine is None:
-                await self._start(session)
+                await self._start(session, began_s)
 
-    async def _start(self, session: RuntimeSession) -> None:
+    async def _start(self, session: RuntimeSession, began_s: float) -> None:
         self.declared.unsaved.update(self.declared.jobs)
         self.saved_jobs = await self._save(session)
         await self._delete_undeclared(session)
@@ -192,8 +207,23 @@ class Runtime:
             functions=self.functions,
             runners=session.runners,
         )
+        metrics = None
+        if self._exported_metrics is not None:
+            metrics = await self._observe(session, engine, self._exported_metrics)
+        session.delivery = self.callbacks.deliver(engine, session.store, self.namespace)
         await engine.start()
         session.engine = engine
+        new = sum(job.created and job.state is JobState.ACTIVE for job in self.saved_jobs)
+        await engine.survey_jobs(partial(_note_found_jobs, metrics), new=new)
+        log.info("started in %d ms", round((perf_counter() - began_s) * 1000))
+
+    async def _observe(self, session: RuntimeSession, engine: Engine, exported: "ExportedMetrics") -> "Metrics":
+        """Show the metrics of an engine in the registry of the program."""
+        metrics = make_metrics(session.store, engine, session.runners, clock=session.clock, has_process_metrics=False)
+        metrics.set_leader(True)
+        await metrics.refresh()
+        exported.show(metrics)
+        return metrics
 
     async def stop(self, grace_s: float | None = None) -> None:
         """Stop the engine and close the store. No-op when nothing is open. Concurrent calls wait for the same stop."""
@@ -238,6 +268,10 @@ class Runtime:
             if session.engine is not None:
                 await session.engine.stop(grace_s)
         finally:
+            if session.delivery is not None:
+                await session.delivery.finish()
+            if self._exported_metrics is not None:
+                self._exported_metrics.stop()
             for runner in session.runners.values():
                 await runner.close()
             if session.store is not self._memory_store:
@@ -255,8 +289,11 @@ class Runtime:
         if self._memory_store is not None:
             store = self._memory_store
         else:
-            store = make_store(self.url)
+            store, began_s = make_store(self.url), perf_counter()
             await store.open()
+            log.info(
+                "store opened: %s, in %d ms", hide_url_password(self.url), round((perf_counter() - began_s) * 1000)
+            )
             if is_in_memory(self.url):
                 self._memory_store = store
         clock = make_node_clock(self.clock)
@@ -319,6 +356,18 @@ class Runtime:
             await self._save(session)
         except ChronosError:  # the next call saves again, and raises
             log.exception("cannot save a job declared while the app runs; the next call retries")
+
+
+def _note_found_jobs(metrics: "Metrics | None", report: "StartReport") -> None:
+    log.info("%s", report.describe())
+    if metrics is not None:
+        metrics.count_recovered_jobs(report.recovered)
+
+
+def _export_metrics(registry: Any) -> "ExportedMetrics":
+    from chronos.sdk.exported_metrics import ExportedMetrics  # noqa: PLC0415 - its library takes long to import
+
+    return ExportedMetrics(registry)
 
 
 def _read_default_settings(defaults: Mapping[str, Any], checks: Mapping[str, Check]) -> Settings:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from chronos.core.settings.cascade import Level
 from chronos.server.config_display import display_value, format_text
 from chronos.server.default_settings import DEFAULT_SETTINGS, PREFIX
-from chronos.service.effective import TASK_SETTINGS
+from chronos.service.settings.effective import TASK_SETTINGS
 
 _SHARED_LEVELS = (Level.SERVER, Level.NAMESPACE, Level.JOB)
 

@@ -67,7 +67,8 @@ async def _run_until_signal(server: Server, announce: Callable[[str], None]) -> 
         return 0
     await starting
     tune_garbage_collector()
-    announce(banner(server.config, server.url, is_new=not await server.has_jobs()))
+    is_new = server.is_node and not await server.has_jobs()
+    announce(banner(server.config, server.url, is_new=is_new, is_node=server.is_node))
     failure = asyncio.create_task(server.failed())
     if number_ := await wait_for_task_or_signal(failure, signals):
         log.info("shutting down", signal=number_.name, grace_s=server.config["scheduler.grace_period"])
@@ -85,7 +86,7 @@ async def _run_until_signal(server: Server, announce: Callable[[str], None]) -> 
     return 0
 
 
-def banner(config: Config, address: str, *, is_new: bool) -> str:
+def banner(config: Config, address: str, *, is_new: bool, is_node: bool = True) -> str:
     """Return the start message: the address, the store, and for a new store the commands for a first job."""
     authenticated = config["auth.type"] != "none"
     server_option = "" if authenticated or address == DEFAULT_URL else f" --server {address}"
@@ -95,6 +96,7 @@ def banner(config: Config, address: str, *, is_new: bool) -> str:
         f"Chronos {version('chronos-scheduler')} is ready",
         f"  address  {address}  (API: {address}/docs)",
         f"  data     {describe_store(config['store'])}",
+        *([] if is_node else ["  role     only the API: it schedules and runs nothing"]),
         "  stop     Ctrl-C",
     ]
     if is_new:

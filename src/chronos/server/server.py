@@ -1,4 +1,4 @@
-"""Server: composes store, engine, service and API, and starts and stops them in order.
+"""Server: composes store, engine, service, API and web UI, and starts and stops them in order.
 
 ::
 
@@ -10,34 +10,40 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from dataclasses import replace
+from dataclasses import asdict, replace
 from importlib.metadata import version
+from time import perf_counter
 from typing import Any
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler, Middleware
 
-from chronos.api import REQUEST_INFO, Api, make_api
+from chronos.api import REQUEST_INFO, Access, Api, SessionStore, make_api
 from chronos.assembly import (
+    Service,
     collect_target_checks,
-    count_abandoned_threads,
+    hide_url_password,
     make_engine,
+    make_metrics,
     make_node_clock,
     make_runners,
     make_service,
     make_store,
+    make_visitor,
 )
 from chronos.clock import Clock
-from chronos.core.job import JobState
 from chronos.engine.engine import Engine
-from chronos.observe.log_setup import line_logger
+from chronos.engine.job_survey import StartReport
+from chronos.observe.log_line import line_logger
 from chronos.observe.metrics import Metrics
 from chronos.runners.contract import Runner
 from chronos.runners.python.function_registry import FunctionRegistry
 from chronos.server.config import Config
 from chronos.server.defaults_watch import DefaultsWatch
+from chronos.server.disk_space import describe_shortage
 from chronos.server.sockets import bind_sockets, close_sockets, server_url
+from chronos.server.ui_accounts import UiAccounts
 from chronos.server.wiring import (
     ALL_ROLES,
     Roles,
@@ -47,10 +53,13 @@ from chronos.server.wiring import (
     create_data_folder,
     engine_options,
     make_access,
+    ui_options,
     webhook_options,
 )
-from chronos.service.node_defaults import DEFAULTS_LABEL
+from chronos.service.live_nodes import find_live_nodes
+from chronos.service.settings.node_defaults import DEFAULTS_LABEL
 from chronos.store.contract import Store
+from chronos.ui import WebUi, make_ui
 
 CLOSE_TIMEOUT_S = 3.0  # for requests that are still being answered when everything else has stopped
 
@@ -111,7 +120,7 @@ class Server:
             raise
 
     async def _start(self) -> None:
-        config = self.config
+        config, began_s = self.config, perf_counter()
         host, port = config["server.listen"]
         sockets = bind_sockets(host, port, authenticated=config["auth.type"] != "none" or config["server.insecure"])
         self._stack.callback(close_sockets, sockets)
@@ -135,35 +144,46 @@ class Server:
             checks=collect_target_checks(runners),
             max_pending=config["queue.max_pending"],
         )
-        number = await DefaultsWatch(store, self._clock, config.defaults(), self._options.node_name).start()
-        engine = make_engine(
-            store,
-            clock=self._clock,
-            options=replace(self._options, labels={**self._options.labels, DEFAULTS_LABEL: str(number)}),
-            functions=functions,
-            runners=runners,
-        )
-        metrics = self._make_metrics(store, engine)
+        engine = None
+        if self._roles.is_node:
+            number = await DefaultsWatch(store, self._clock, config.defaults(), self._options.node_name).start()
+            engine = make_engine(
+                store,
+                clock=self._clock,
+                options=replace(self._options, labels={**self._options.labels, DEFAULTS_LABEL: str(number)}),
+                functions=functions,
+                runners=runners,
+            )
+        per_job = config["metrics.per_job"]
+        metrics = self._metrics = make_metrics(store, engine, runners, clock=self._clock, per_job=per_job)
+        access = make_access(config, self._clock, store)
         api = make_api(
             service,
             store,
             options=api_options(config),
-            access=make_access(config, self._clock, store),
+            access=access,
             status=self.status,
             metrics=metrics.render,
             clock=self._clock,
             on_refusal=metrics.count_auth_failure,
+            delays=metrics.delays,
         )
-        counts = await store.counts()
-        self.recovered = counts.jobs.get(JobState.ACTIVE, 0) + counts.jobs.get(JobState.PAUSED, 0)
-        metrics.count_recovered_jobs(self.recovered)
+        if engine is None:
+            await self._clock.measure(store)
+        else:
+            await self._start_engine(engine)
+        ui = self._make_ui(service, store, api, access, metrics) if config["ui.enabled"] else None
+        if ui is not None and engine is not None:
+            engine.on_event(ui.note_event, wants_routine=lambda: ui.has_viewers)
+        await self._serve(api, ui, metrics, sockets)
+        metrics.set_leader(self._roles.schedules)
+        log.info("started", took_ms=round((perf_counter() - began_s) * 1000))
+
+    async def _start_engine(self, engine: Engine) -> None:
         await engine.start()
         self._engine = engine
-        metrics.set_failing_duties_source(lambda: len(engine.node.duties.failing))
-        metrics.set_abandoned_threads_source(lambda: count_abandoned_threads(runners))
         self._stack.push_async_callback(engine.crash)  # ends the work that a stop has not ended
-        await self._serve(api, metrics, sockets)
-        metrics.set_leader(self._roles.schedules)
+        await engine.survey_jobs(self._note_found_jobs)
 
     async def stop(self) -> None:
         """Stop admitting and claiming, and let work finish within the grace period. A second call does not wait."""
@@ -174,9 +194,11 @@ class Server:
         await asyncio.shield(self._stopping)
 
     async def failed(self) -> None:
-        """Wait until the engine ends. Raises the error that ended it, if any."""
+        """Wait until the engine ends. Raises the error that ended it, if any. Without an engine, wait for ever."""
         if self._engine is not None:
             await self._engine.wait_until_stopped()
+        elif not self._roles.is_node:
+            await asyncio.get_running_loop().create_future()
 
     async def _stop(self) -> None:
         self._draining = True
@@ -188,35 +210,51 @@ class Server:
         finally:
             await self._stack.aclose()
 
+    def _note_found_jobs(self, report: StartReport) -> None:
+        log.info("jobs found", **asdict(report))
+        self.recovered = report.recovered
+        if self._metrics is not None:
+            self._metrics.count_recovered_jobs(report.recovered)
+
     # --- parts
 
     async def _open_store(self) -> Store:
-        create_data_folder(self.config)
-        store = make_store(self.config["store"])
+        began_s = perf_counter()
+        if self._roles.is_node:
+            create_data_folder(self.config)
+            store = make_store(self.config["store"])
+        else:
+            store = make_visitor(self.config["store"], lambda nodes: find_live_nodes(nodes, self._clock.now_us()))
         await store.open()
+        place = hide_url_password(self.config["store"])
+        log.info("store opened", store=place, took_ms=round((perf_counter() - began_s) * 1000))
         self._stack.push_async_callback(store.close)
         self._store = store
         return store
 
-    def _make_metrics(self, store: Store, engine: Engine) -> Metrics:
-        """Return metrics that observe the engine's events and the store's commits."""
-        metrics = Metrics(
+    def _make_ui(self, service: Service, store: Store, api: Api, access: Access, metrics: Metrics) -> WebUi:
+        sessions = SessionStore(store, self._clock, access)
+        return make_ui(
+            service,
             store,
-            self._clock,
-            name_of=engine.job_name,
-            per_job=self.config["metrics.per_job"],
-            heartbeat_timeout_s=self._options.heartbeat_timeout_s,
+            options=ui_options(self.config),
+            accounts=UiAccounts(access, sessions, api.denials, api_options(self.config)),
+            status=self.status,
+            threats=lambda: tuple(filter(None, [describe_shortage(self.config["store"])])),
+            delays=metrics.delays,
+            clock=self._clock,
         )
-        engine.on_event(metrics.count_event)
-        store.on_commit(metrics.observe_commit)
-        self._metrics = metrics
-        return metrics
 
-    async def _serve(self, api: Api, metrics: Metrics, sockets: list[Any]) -> None:
+    async def _serve(self, api: Api, ui: WebUi | None, metrics: Metrics, sockets: list[Any]) -> None:
         middleware = _request_middleware(
             metrics, self.config["server.base_path"], self.config["metrics.prometheus.path"]
         )
-        runner = api.runner(middlewares=(middleware,), shutdown_timeout_s=CLOSE_TIMEOUT_S, logger=_http)
+        runner = api.runner(
+            middlewares=(middleware,) if ui is None else (middleware, ui.middleware()),
+            add_routes=_add_no_routes if ui is None else ui.add_routes,
+            shutdown_timeout_s=CLOSE_TIMEOUT_S,
+            logger=_http,
+        )
         await runner.setup()
         self._stack.push_async_callback(runner.cleanup)
         for listener in sockets:
@@ -229,6 +267,11 @@ class Server:
         """The server's URL, as seen from this machine."""
         return server_url(self.config["server.listen"][0], self.port, self.config["server.base_path"])
 
+    @property
+    def is_node(self) -> bool:
+        """Whether this server schedules or runs jobs, and does not only serve the API."""
+        return self._roles.is_node
+
     async def has_jobs(self) -> bool:
         """Return whether the store contains jobs."""
         return self._store is not None and bool(sum((await self._store.counts()).jobs.values()))
@@ -238,7 +281,8 @@ class Server:
         engine, metrics = self._engine, self._metrics
         reason = self._not_ready_reason()
         broken = 0 if metrics is None else metrics.unschedulable_jobs
-        held = 0 if metrics is None or not self._roles.schedules else max(0, metrics.active_jobs - broken)
+        left_alone = 0 if metrics is None else metrics.left_alone_jobs
+        held = 0 if metrics is None or not self._roles.schedules else max(0, metrics.active_jobs - broken - left_alone)
         return {
             "node": self._options.node_name,
             "number": 0 if engine is None else engine.node.number,
@@ -258,13 +302,19 @@ class Server:
         """Why the node is not ready; None if it is."""
         if self._draining:
             return "this node is shutting down"
-        if self._engine is None:
+        if self._engine is None and self._roles.is_node:
             return "this node is not registered with the store"
+        if self._engine is None:
+            return None
         if self._engine.node.fault is not None:
             return self._engine.node.fault
         for duty, failure in sorted(self._engine.node.duties.failing.items()):
             return f"{duty} has failed {failure.times} times in a row with the same error: {failure.error}"
         return None
+
+
+def _add_no_routes(_: web.Application) -> None:
+    """Add nothing: the server has no web UI."""
 
 
 def _request_middleware(metrics: Metrics, base_path: str, metrics_path: str) -> Middleware:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from chronos.core.calendar import SECOND_US
+from chronos.core.schedule.timezones import get_zone
 from chronos.errors import Invalid
 from chronos.runners.command.options import read_limits
 from chronos.service.serializers.object_reader import read_duration_us
@@ -136,6 +137,14 @@ def url_path(value: Any) -> str:
     if _PATH.fullmatch(path) is None:
         raise Invalid("expected a path such as /metrics")
     return path
+
+
+def zone(value: Any) -> str:
+    """The name of a time zone, such as ``Europe/Paris``."""
+    try:
+        return get_zone(text(value)).name
+    except LookupError as error:
+        raise Invalid(f"expected a time zone: {error}") from None
 
 
 def one_of(*allowed: str, aliases: Mapping[str, str] | None = None) -> Reader:

@@ -25,6 +25,7 @@ from chronos.server.setting_readers import (
     texts_of,
     url_path,
     whole_number,
+    zone,
 )
 
 SETTINGS: tuple[Setting, ...] = (
@@ -144,6 +145,9 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(name="metrics.prometheus.enabled", read=flag, default=True, about="whether metrics are served"),
     Setting(name="metrics.prometheus.path", read=url_path, default="/metrics", about="the path of the metrics"),
     Setting(name="metrics.per_job", read=flag, default=True, about="a label with the name of the job"),
+    Setting(name="ui.enabled", read=flag, default=True, about="whether the web UI is served"),
+    Setting(name="ui.read_only", read=flag, default=False, about="whether the web UI offers no changes"),
+    Setting(name="ui.timezone", read=zone, default="UTC", about="the zone of viewers who have not chosen one"),
 )
 BY_NAME = {setting.name: setting for setting in SETTINGS}
 

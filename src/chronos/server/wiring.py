@@ -4,6 +4,7 @@ import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.metadata import version
 from typing import Any
 
 from chronos.api import Access, ApiOptions, CommandAuthor, TokenStore, read_grant, read_tokens, read_users, routes_with
@@ -16,16 +17,21 @@ from chronos.runners.command.options import CommandRules
 from chronos.server.command_user import check_user, command_warnings
 from chronos.server.config import DEFAULT, Config, config_error
 from chronos.store.contract import Store
+from chronos.ui import UiOptions, is_ui_path
 
 _PLACEHOLDER = ("...", "…")  # the end of an incomplete hash, as in examples
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Roles:
-    """Which roles a server has: it schedules, it works, or both."""
+    """Which roles a server has: it schedules, it works, or both. Without a role it only serves the API."""
 
     schedules: bool = True
     works: bool = True
+
+    @property
+    def is_node(self) -> bool:
+        return self.schedules or self.works
 
 
 ALL_ROLES = Roles()
@@ -94,6 +100,8 @@ def engine_options(config: Config, roles: Roles) -> EngineOptions:
         timeout_grace_s=config["scheduler.timeout_grace"],
         schedules=roles.schedules,
         works=roles.works,
+        version=version("chronos-scheduler"),
+        address="{}:{}".format(*config["server.listen"]),
     )
 
 
@@ -140,7 +148,18 @@ def api_options(config: Config) -> ApiOptions:
         trusted_proxies=config["server.trusted_proxies"],
     )
     routes_with(options.metrics_path)
+    if options.metrics_path is not None and is_ui_path(options.metrics_path):
+        raise Invalid(f'metrics.prometheus.path "{options.metrics_path}" is a path of the web UI; choose another')
     return options
+
+
+def ui_options(config: Config) -> UiOptions:
+    return UiOptions(
+        base_path=config["server.base_path"],
+        read_only=config["ui.read_only"],
+        timezone=config["ui.timezone"],
+        write_timeout_s=config["server.write_timeout"],
+    )
 
 
 def make_access(config: Config, clock: Clock, store: Store) -> Access:

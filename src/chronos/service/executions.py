@@ -181,12 +181,14 @@ class ExecutionService:
         view = await self.get(execution)
         record = view.execution
         job, spec = await self._load_job_and_spec(record)
+        name = await self._deleted_job_name(record.job) if job is None else JobName(job.namespace, job.name)
         answer = write_execution(
             view,
-            job_name=await self._deleted_job_name(record.job) if job is None else job.name,
+            job_name=None if name is None else name.name,
+            namespace=None if name is None else name.namespace,
             tasks=() if spec is None else [task.name for task in spec.tasks],
             nodes=await self.node_names([record.node, *(attempt.node for attempt in view.attempts)]),
-            report=None if spec is None else await self._plain_report(record, spec, job),
+            report=None if spec is None else await self._plain_report(record, spec),
             masked=masked,
         )
         if job is not None and job.version != record.job_version and not isinstance(job.spec, Unreadable):
@@ -204,12 +206,12 @@ class ExecutionService:
         key = (execution.job, execution.job_version)
         return job, (await self._store.specs_at([key])).get(key)
 
-    async def _plain_report(self, execution: Execution, spec: JobSpec, job: Job | None) -> Report | None:
+    async def _plain_report(self, execution: Execution, spec: JobSpec) -> Report | None:
         """Build the report of a plain success, for which none is stored."""
         if execution.status is not Status.SUCCEEDED or len(spec.tasks) != 1 or execution.started_us is None:
             return None
         result = read_detail(execution).result
-        layout = await self._jobs.layout(spec, "" if job is None else job.namespace, execution.levels)
+        layout = await self._jobs.layout(execution, spec)
         return build_first_success_report(
             layout, execution.started_us, execution.finished_us or execution.started_us, result
         )
@@ -226,7 +228,8 @@ class ExecutionService:
         """List executions as JSON, newest first."""
         page = await self.list(where, limit=limit, cursor=cursor)
         names = await self._store.names_of(sorted({item.job for item in page.items}))
-        return Page(items=list(await self.write_items(page.items, names)), cursor=page.cursor)
+        items = list(await self.write_items(page.items, names))
+        return Page(items=items, cursor=page.cursor, complete=page.complete)
 
     async def write_items(
         self, items: Sequence[Execution | Span], names: Mapping[bytes, JobName]
@@ -365,10 +368,9 @@ class ExecutionService:
             raise NotFound("the job of this execution was deleted; create the job again and trigger it")
         return job
 
-    async def _deleted_job_name(self, job: bytes) -> str | None:
-        """Return the name of a deleted job."""
-        name = (await self._store.names_of([job])).get(job)
-        return None if name is None else name.name
+    async def _deleted_job_name(self, job: bytes) -> JobName | None:
+        """Return the name of a deleted job, while a record of it exists."""
+        return (await self._store.names_of([job])).get(job)
 
     async def node_names(self, numbers: Sequence[int | None]) -> dict[int, str]:
         """Return node names by number. They never change, so they are cached."""

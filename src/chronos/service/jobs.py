@@ -8,14 +8,16 @@ from typing import Any
 from msgspec.structs import replace
 
 from chronos.clock import Clock
-from chronos.core.config import EffectiveSettings, resolve_settings
+from chronos.core.config import NOTHING_SET, EffectiveSettings, Settings, UpdatePolicy, resolve_settings
+from chronos.core.execution import Execution
 from chronos.core.job import DEFAULT_NAMESPACE, Job, JobSpec, JobState, JobVersion, ensure_readable
 from chronos.core.node import Actor
 from chronos.core.planner import MAX_PREVIEW
 from chronos.core.schedule.occurrences import walk
-from chronos.core.schedule_change import resolve_instants
+from chronos.core.schedule_change import find_next_run_us, resolve_instants
+from chronos.core.settings.levels import NO_LEVELS
 from chronos.core.task_group import Layout, build_layout
-from chronos.errors import Conflict, NotFound
+from chronos.errors import Conflict, MissingSchedule, NotFound
 from chronos.runners.target_kinds import list_target_fields
 from chronos.service.save_jobs import JobSaver, SavedJob, version_conflict
 from chronos.service.schedule_preview import Preview, preview_schedule, preview_spec
@@ -61,9 +63,21 @@ class JobService:
         upper = await self.levels.read(job.namespace, job.levels)
         return resolve_settings(upper.merged, job.spec.settings)
 
-    async def layout(self, spec: JobSpec, namespace: str, levels: int) -> Layout:
-        """Return the tasks of a job as its executions run them under these levels."""
-        return build_layout(spec, (await self.levels.read(namespace, levels)).merged)
+    async def settings_of(self, execution: Execution, spec: JobSpec) -> EffectiveSettings:
+        """Return the settings that an execution was admitted under. ``spec`` is its version of the job."""
+        return resolve_settings(await self._read_upper(execution), spec.settings)
+
+    async def layout(self, execution: Execution, spec: JobSpec) -> Layout:
+        """Return the tasks of an execution as it runs them. ``spec`` is its version of the job."""
+        return build_layout(spec, await self._read_upper(execution))
+
+    async def _read_upper(self, execution: Execution) -> Settings:
+        """Return the settings above the job of an execution, which may be deleted."""
+        if execution.levels == NO_LEVELS:
+            return NOTHING_SET
+        names = await self._store.names_of([execution.job])
+        namespace = names[execution.job].namespace if execution.job in names else ""
+        return (await self.levels.read(namespace, execution.levels)).merged
 
     async def edit(
         self,
@@ -118,12 +132,21 @@ class JobService:
         return await self._store.list_jobs(where, limit=limit, cursor=cursor)
 
     async def next_runs(self, ref: str, count: int = 10, *, namespace: str = DEFAULT_NAMESPACE) -> tuple[int, ...]:
-        """Return the next instants of a job, at most ``MAX_PREVIEW``; empty unless the job is active."""
+        """Return the next instants of a job, at most ``MAX_PREVIEW``.
+
+        A paused job has those that would run if it were resumed now, a disabled one has none.
+        """
         job = await self.get(ref, namespace)
-        instants = resolve_instants(job.spec, job.name)
-        if instants is None or job.state is not JobState.ACTIVE:
+        next_us = find_next_run_us(job, self._clock.now_us())
+        if next_us is None:
             return ()
-        return tuple(islice(walk(instants, job.next_us, _FOREVER_US), min(count, MAX_PREVIEW)))
+        try:
+            instants = resolve_instants(job.spec, job.name)
+        except MissingSchedule:  # only the instant that the store holds is known here
+            return (next_us,) if count > 0 else ()
+        if instants is None:
+            return ()
+        return tuple(islice(walk(instants, next_us, _FOREVER_US), min(count, MAX_PREVIEW)))
 
     async def preview_job(self, ref: str, count: int = 10, *, namespace: str = DEFAULT_NAMESPACE) -> Preview | None:
         """Preview the schedule of a job; None without a schedule. A job that is not active is shown as if it were."""
@@ -156,7 +179,7 @@ class JobService:
     async def diff(self, ref: str, old: int, new: int, *, namespace: str = DEFAULT_NAMESPACE) -> VersionDiff:
         """Compare two versions of a job."""
         job = await self.get(ref, namespace)
-        return compare(job.name, await self._version(job, old), await self._version(job, new), self._clock.now_us())
+        return compare(job, await self._version(job, old), await self._version(job, new), self._clock.now_us())
 
     async def rollback(
         self,
@@ -167,8 +190,9 @@ class JobService:
         expect: int | None = None,
         actor: Actor = SYSTEM,
         dry_run: bool = False,
+        update_policy: UpdatePolicy | None = None,
     ) -> SavedJob:
-        """Save the definition of an old version as a new version.
+        """Save the definition of an old version as a new version. ``update_policy`` overrides the job's, this once.
 
         Raises ``InvalidJob`` if that version has a target that would now be rejected.
         """
@@ -176,7 +200,8 @@ class JobService:
         if expect is not None and job.version != expect:
             raise version_conflict(job.name, job.version, expect)
         old = await self._version(job, version)
-        draft = Draft(namespace=job.namespace, name=job.name, spec=replace(ensure_readable(old.spec), outgoing=None))
+        spec = replace(ensure_readable(old.spec), outgoing=None)
+        draft = Draft(namespace=job.namespace, name=job.name, spec=spec, update_policy=update_policy)
         check_targets(job.name, draft.spec, self._checks)
         [saved] = await self._saver.save(
             [draft], actor=actor, expect=job.version, dry_run=dry_run, rollback_to=old.version

@@ -28,8 +28,10 @@ from chronos.core.schedule_change import (
     ScheduleDiff,
     diff,
     drop_passed_schedules,
+    parse_stored,
     plan_takeover,
     resolve_instants,
+    start_at_cursor,
 )
 from chronos.core.settings.gate_profile import GateSettings, build_gate_settings
 from chronos.service.masked_credentials import restore_masked
@@ -136,6 +138,8 @@ def plan_save(
         return plan_new_job(draft, cache=cache, now_us=now_us)
     if draft.target_pointers is not None:
         draft = restore_masked(draft, existing)
+    if draft.end_after_us is not None:
+        draft = _resolve_end(draft, existing, now_us)
     effective = cache.effective(draft.spec.settings)
     is_same_schedule = not isinstance(existing.spec, Unreadable) and _same_schedule(draft, existing, now_us)
     planned = (
@@ -163,7 +167,7 @@ def plan_save(
 def restart_us(spec: JobSpec, name: str, now_us: int) -> int | None:
     """Return the first instant of a job that is enabled. Its anchor and any outgoing schedule are kept."""
     if spec.schedule is not None and (spec.outgoing is None or spec.outgoing.until_us <= now_us):
-        return activate_schedule(spec.schedule.parse(name), now_us).next_us
+        return activate_schedule(parse_stored(spec.schedule, name), now_us).next_us
     instants = resolve_instants(spec, name)
     return None if instants is None else instants.next_us(now_us)
 
@@ -172,6 +176,8 @@ def plan_new_job(draft: Draft, *, cache: PlanCache, now_us: int) -> SavePlan:
     """Decide what to write for a draft whose job does not exist yet. Raises ``InvalidJob``."""
     if draft.target_pointers is not None:
         draft = restore_masked(draft, None)
+    if draft.end_after_us is not None:
+        draft = _resolve_end(draft, None, now_us)
     effective = cache.effective(draft.spec.settings)
     planned = _start_schedule(draft, effective, cache, now_us)
     state = _to_final_state(draft.state or JobState.ACTIVE, planned)
@@ -222,7 +228,8 @@ def _plan_state_change(
         expect_state=existing.state,
     )
     instants = resolve_instants(existing.spec, existing.name)
-    old, new = (instants if one is JobState.ACTIVE else None for one in (existing.state, state))
+    old = start_at_cursor(instants, existing.next_us) if existing.state is JobState.ACTIVE else None
+    new = start_at_cursor(instants, next_us) if state is JobState.ACTIVE else None
     changes = None if instants is None else diff(old, new, now_us, now_us + DIFF_WINDOW_US, compared=max_compared)
     return SavePlan(
         draft=draft, existing=existing, row=row, state=state, next_us=next_us, diff=changes, is_state_change=True
@@ -246,13 +253,34 @@ def _to_run_on_save(
 # --- schedule
 
 
+def _resolve_end(draft: Draft, existing: Job | None, now_us: int) -> Draft:
+    """Return the draft with the end that a duration means. It counts from the start, or else from now.
+
+    A start that is not given is stored too, so that a later save of the same draft finds the same window and keeps it.
+    """
+    schedule, duration_us = draft.spec.schedule, draft.end_after_us
+    if schedule is None or duration_us is None:
+        return draft
+    old = None if existing is None or isinstance(existing.spec, Unreadable) else existing.spec.schedule
+    start_us = schedule.start_us
+    if start_us is None and old is not None and old.start_us is not None:
+        is_same_window = old.end_us == old.start_us + duration_us
+        if is_same_window and replace(old, start_us=None, end_us=None) == schedule:
+            return replace(draft, spec=replace(draft.spec, schedule=old), parsed=None)
+    if start_us is None and draft.schedule is not None and draft.schedule.anchored:
+        start_us = now_us
+    end_us = (now_us if start_us is None else start_us) + duration_us
+    resolved = replace(schedule, start_us=start_us, end_us=end_us)
+    return replace(draft, spec=replace(draft.spec, schedule=resolved), parsed=None)
+
+
 def _start_schedule(draft: Draft, effective: EffectiveSettings, cache: PlanCache, now_us: int) -> _PlannedSpec:
     schedule = draft.schedule
     if schedule is None:
         return _PlannedSpec(spec=draft.spec, next_us=None)
     start = cache.start(schedule, effective.recovery_after_us, now_us)
     _reject_past_instant(draft, schedule, start.next_us, effective, now_us)
-    spec = draft.spec if start.schedule is schedule else _with_anchor(draft.spec, schedule, start.schedule)
+    spec = draft.spec if start.schedule is schedule else _with_anchor(draft, schedule, start.schedule)
     return _PlannedSpec(spec=spec, next_us=start.next_us)
 
 
@@ -270,10 +298,10 @@ def _take_over_schedule(
 ) -> _PlannedSpec:
     is_readable = not isinstance(existing.spec, Unreadable)
     is_live = is_readable and existing.state in (JobState.ACTIVE, JobState.PAUSED)
-    old = resolve_instants(existing.spec, existing.name) if is_live else None
+    old = start_at_cursor(resolve_instants(existing.spec, existing.name), existing.next_us) if is_live else None
     new = draft.schedule
     takeover_ = plan_takeover(
-        effective.update,
+        effective.update if draft.update_policy is None else draft.update_policy,
         old=old,
         new=new,
         next_us=existing.next_us if is_live else None,
@@ -285,14 +313,13 @@ def _take_over_schedule(
     if new is not None and next_us is None:  # an instant that has just passed still runs
         next_us = activate_schedule(new, now_us, late_us=effective.recovery_after_us).next_us
         _reject_past_instant(draft, new, next_us, effective, now_us)
-    spec = (
-        draft.spec if takeover_.schedule is None or new is None else _with_anchor(draft.spec, new, takeover_.schedule)
-    )
+    spec = draft.spec if takeover_.schedule is None or new is None else _with_anchor(draft, new, takeover_.schedule)
     if takeover_.needs_old and existing.spec.schedule is not None and takeover_.until_us is not None:
         first_us = None if takeover_.instants is None else takeover_.instants.next_us(takeover_.until_us)
         spec = replace(spec, outgoing=_to_outgoing(existing, existing.spec.schedule, takeover_.until_us, first_us))
     before = old if existing.state is JobState.ACTIVE else None
-    changes = diff(before, takeover_.instants, now_us, now_us + DIFF_WINDOW_US, compared=max_compared)
+    after = start_at_cursor(takeover_.instants, next_us)
+    changes = diff(before, after, now_us, now_us + DIFF_WINDOW_US, compared=max_compared)
     return _PlannedSpec(spec=spec, next_us=next_us, diff=changes)
 
 
@@ -310,16 +337,19 @@ def _to_outgoing(existing: Job, schedule: ScheduleSpec, until_us: int, first_us:
     return OutgoingSchedule(schedule=schedule, until_us=until_us, first_us=first_us, before=before)
 
 
-def _with_anchor(spec: JobSpec, written_schedule: Schedule, schedule: Schedule) -> JobSpec:
+def _with_anchor(draft: Draft, written_schedule: Schedule, schedule: Schedule) -> JobSpec:
     """Return the spec with the anchor of its activated schedule. ``written_schedule`` is the schedule as sent."""
-    stored_schedule = spec.schedule
+    spec, stored_schedule = draft.spec, draft.spec.schedule
     if (
         stored_schedule is None
         or stored_schedule.start_us is not None
         or schedule.anchored is written_schedule.anchored
     ):
         return spec
-    return replace(spec, schedule=replace(stored_schedule, start_us=schedule.anchor_us))
+    anchor_us, end_us = schedule.anchor_us, stored_schedule.end_us
+    if draft.end_after_us is not None and anchor_us is not None:
+        end_us = anchor_us + draft.end_after_us
+    return replace(spec, schedule=replace(stored_schedule, start_us=anchor_us, end_us=end_us))
 
 
 def _same_schedule(draft: Draft, existing: Job, now_us: int) -> bool:

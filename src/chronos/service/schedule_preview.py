@@ -29,7 +29,7 @@ class Preview:
 
 def preview_schedule(data: Any, *, now_us: int, count: int = 10, key: str = "") -> Preview:
     """Preview a schedule in the form of a job's ``schedule`` field. Raises ``InvalidJob``."""
-    return preview_spec(read_schedule_only(data, key=key), now_us=now_us, count=count, key=key)
+    return preview_spec(read_schedule_only(data, now_us=now_us, key=key), now_us=now_us, count=count, key=key)
 
 
 def preview_spec(spec: ScheduleSpec, *, now_us: int, count: int = 10, key: str = "") -> Preview:

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from chronos.core.job import JobVersion, ensure_readable
-from chronos.core.schedule_change import ScheduleDiff, diff
+from chronos.core.job import Job, JobState, JobVersion, ensure_readable
+from chronos.core.schedule.occurrences import Instants
+from chronos.core.schedule_change import ScheduleDiff, diff, parse_stored, resolve_instants, start_at_cursor
 from chronos.service.save_plan import DIFF_WINDOW_US
 from chronos.service.serializers import write_spec
 from chronos.service.serializers.json_values import extend_pointer
@@ -27,20 +28,32 @@ class VersionDiff:
     old: int
     new: int
     fields: tuple[FieldChange, ...]
-    runs: ScheduleDiff  # from now on, comparing the two schedules alone
+    runs: ScheduleDiff  # from now on: the runs of the current version as they come, of others by their schedule alone
 
 
-def compare(name: str, old: JobVersion, new: JobVersion, now_us: int) -> VersionDiff:
+def compare(job: Job, old: JobVersion, new: JobVersion, now_us: int) -> VersionDiff:
     """Compare two versions of a job. Raises ``Invalid`` if one of them is unreadable."""
-    left, right = ensure_readable(old.spec).schedule, ensure_readable(new.spec).schedule
-    before = None if left is None else left.parse(name).anchor(now_us)
-    after = None if right is None else right.parse(name).anchor(now_us)
+    before, after = (_find_instants(job, version, now_us) for version in (old, new))
     return VersionDiff(
         old=old.version,
         new=new.version,
-        fields=tuple(_changes("", _Side.of(old), _Side.of(new))),
+        fields=list_field_changes(old, new),
         runs=diff(before, after, now_us, now_us + DIFF_WINDOW_US),
     )
+
+
+def list_field_changes(old: JobVersion, new: JobVersion) -> tuple[FieldChange, ...]:
+    """Return the fields that differ between two readable versions."""
+    return tuple(_changes("", _Side.of(old), _Side.of(new)))
+
+
+def _find_instants(job: Job, version: JobVersion, now_us: int) -> Instants | None:
+    """Return the instants of a version. Those of the current one include what an update keeps for now."""
+    schedule = ensure_readable(version.spec).schedule
+    is_live = job.state in (JobState.ACTIVE, JobState.PAUSED) and job.next_us is not None
+    if version.version == job.version and is_live:
+        return start_at_cursor(resolve_instants(job.spec, job.name), job.next_us)
+    return None if schedule is None else parse_stored(schedule, job.name).anchor(now_us)
 
 
 @dataclass(frozen=True, slots=True)

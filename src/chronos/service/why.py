@@ -4,20 +4,28 @@ It reads records only: history, spans, versions and the audit log. Where nothing
 reads the schedule.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 from chronos.clock import Clock
 from chronos.core.execution import Cause, Execution, Span, Status
 from chronos.core.ids import id_floor, scheduled_execution_id
-from chronos.core.job import DEFAULT_NAMESPACE, Job, JobSpec, JobState, Unreadable
+from chronos.core.job import DEFAULT_NAMESPACE, Job, JobSpec, JobState, Unreadable, UpstreamCondition
 from chronos.core.lane import build_lane
-from chronos.core.node import AuditEntry
+from chronos.core.node import AuditEntry, Node
 from chronos.core.reasons import ReasonCode
 from chronos.core.schedule.durations import format_duration
+from chronos.core.schedule.timezones import get_zone
 from chronos.core.shortage import explain_shortage
 from chronos.service.executions import ExecutionService
 from chronos.service.jobs import JobService
 from chronos.service.serializers import id_text
+from chronos.service.why_detail import (
+    explain_backoffs,
+    explain_blockage,
+    explain_claim,
+    explain_followers,
+    explain_slots,
+)
 from chronos.service.why_steps import (
     TimeFormat,
     WhyStep,
@@ -28,16 +36,18 @@ from chronos.service.why_steps import (
     explain_span,
     explain_unscheduled,
     find_absence,
+    run_ref,
     sort_steps,
     summarize,
 )
-from chronos.store.contract import ExecutionFilter, Store
+from chronos.store.contract import ExecutionFilter, ExecutionView, Store
 
 __all__ = ["WhyService", "WhyStep", "WhyVerdict"]
 
 _PAGE = 200
 _REQUEST_ACTIONS = ("trigger", "replay")  # their audit entries start with the execution's id
 _MAX_PAGES = 10  # of history or of the audit log that one explanation may read
+_DEAD_STATUSES = (Status.FAILED, Status.STALE)  # of which a dead letter may exist
 _MAX_RECOVERED = 5  # recovered runs that an explanation lists
 _REQUESTED_CAUSES = (Cause.MANUAL, Cause.REPLAY, Cause.BACKFILL)
 _STATE_CHANGES = {
@@ -54,30 +64,85 @@ class WhyService:
     def __init__(self, store: Store, clock: Clock, jobs: JobService, runs: ExecutionService) -> None:
         self._store, self._clock, self._jobs, self._runs = store, clock, jobs, runs
 
-    async def why_execution(self, execution: str | bytes) -> list[WhyStep]:
-        """Explain what happened to an execution, in order. Raises ``NotFound``."""
+    async def why_execution(
+        self, execution: str | bytes, *, detail: bool = False, zone: str | None = None
+    ) -> list[WhyStep]:
+        """Explain what happened to an execution, in order. Raises ``NotFound``.
+
+        ``detail`` adds the steps of ``why_detail``. Times in sentences are in ``zone``, by default in the job's.
+        """
         view = await self._runs.get(execution)
         record = view.execution
         job = (await self._store.jobs_by_id([record.job])).get(record.job)
-        times = self._times(job)
-        nodes = {node.number: node.name for node in await self._store.nodes()}
+        times = self._times(job, zone)
+        all_nodes = await self._store.nodes()
+        nodes = {node.number: node.name for node in all_nodes}
         requester, shortage = await self._find_requester(record), await self._shortage(record, job)
         steps = explain_execution(view, nodes, requester, times, shortage)
         if record.cause is Cause.RECOVERY:
             steps += await self._explain_node_absence(record.scheduled_us, times)
         if record.status is Status.SKIPPED and record.reason is not None and record.reason.code is ReasonCode.OVERLAP:
             steps += await self._explain_overlap(record.job, record.scheduled_us, times)
+        if detail:
+            steps += await self._explain_detail(view, job, all_nodes, times)
         return sort_steps(steps)
 
-    async def why(
-        self, ref: str, at_us: int | None = None, *, namespace: str = DEFAULT_NAMESPACE, last: int = 10
+    async def _explain_detail(
+        self, view: ExecutionView, job: Job | None, nodes: Sequence[Node], times: TimeFormat
     ) -> list[WhyStep]:
-        """Explain why a job ran or did not run at ``at_us``; without it, explain its last runs and the next one."""
+        execution = view.execution
+        spec = await self._spec_of(execution, job)
+        lane = None if spec is None else build_lane(spec, await self._jobs.settings_of(execution, spec))
+        steps = explain_claim(execution, next((node for node in nodes if node.number == execution.node), None), lane)
+        steps += explain_backoffs(view, None if spec is None else await self._jobs.layout(execution, spec))
+        if execution.status is Status.READY and not execution.held and lane is not None:
+            slots = explain_slots(lane, nodes, await self._store.loads(), times)
+            steps += [] if slots is None else [slots]
+        if execution.status is Status.QUEUED and (blockage := await self._store.blockage(execution.id)) is not None:
+            steps += explain_blockage(blockage, times)
+        if execution.status.final:
+            names: dict[str, UpstreamCondition] = {}
+            if job is not None and (followers := dict(await self._store.followers(job.namespace, job.name))):
+                known = await self._store.names_of(sorted(followers))
+                names = {known[follower].name: on for follower, on in followers.items() if follower in known}
+            is_dead = execution.status in _DEAD_STATUSES and await self._runs.is_dead_letter(execution.id)
+            steps += explain_followers(execution, names, is_dead_letter=is_dead)
+        return steps
+
+    async def _spec_of(self, execution: Execution, job: Job | None) -> JobSpec | None:
+        """Return the readable definition that an execution ran with; None if it is gone."""
+        if job is not None and job.version == execution.job_version:
+            spec: JobSpec | None = job.spec
+        else:
+            key = (execution.job, execution.job_version)
+            spec = (await self._store.specs_at([key])).get(key)
+        return None if isinstance(spec, Unreadable) else spec
+
+    async def why(
+        self,
+        ref: str,
+        at_us: int | None = None,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        last: int = 10,
+        detail: bool = False,
+        zone: str | None = None,
+    ) -> list[WhyStep]:
+        """Explain why a job ran or did not run at ``at_us``; without it, explain its last runs and the next one.
+
+        ``detail`` and ``zone``: see ``why_execution``.
+        """
         job = await self._jobs.get(ref, namespace)
-        times = self._times(job)
+        times = self._times(job, zone)
         if at_us is not None:
+            view = await self._store.execution(scheduled_execution_id(job.id, at_us))
+            steps = (
+                await self._explain_instant(job, at_us, times)
+                if view is None
+                else await self.why_execution(view.execution.id, detail=detail, zone=zone)
+            )
             return [
-                *await self._explain_instant(job, at_us, times),
+                *steps,
                 *await self._explain_requested_runs(job, at_us, times),
                 explain_next_run(job, times),
             ]
@@ -90,8 +155,10 @@ class WhyService:
             steps.append(state_change)
         return [*steps, explain_next_run(job, times)]
 
-    def _times(self, job: Job | None) -> TimeFormat:
-        """Return the format of times in the zone of a job; UTC if the job was deleted."""
+    def _times(self, job: Job | None, zone: str | None) -> TimeFormat:
+        """Return the format of times in a zone, by default in that of a job; UTC if the job was deleted."""
+        if zone is not None:
+            return TimeFormat(get_zone(zone), self._clock.now_us())
         spec, name = (None, "") if job is None else (job.spec, job.name)
         return TimeFormat.of_job(spec, name, self._clock.now_us())
 
@@ -107,9 +174,6 @@ class WhyService:
     # --- one scheduled time
 
     async def _explain_instant(self, job: Job, at_us: int, times: TimeFormat) -> list[WhyStep]:
-        view = await self._store.execution(scheduled_execution_id(job.id, at_us))
-        if view is not None:
-            return await self.why_execution(view.execution.id)
         span = await self._find_span(job, at_us)
         if span is not None:
             return await self._explain_span(job, span, at_us, times)
@@ -178,6 +242,7 @@ class WhyService:
                 at_us=item.admitted_us,
                 verdict=WhyVerdict.RECOVERED,
                 sentence=f"Recovered the run of {times.format(item.scheduled_us)} as {id_text(item.id)}.",
+                refs=(run_ref(item, times),),
             )
             for item in reversed(recovered[:_MAX_RECOVERED])
         ]
@@ -210,7 +275,8 @@ class WhyService:
                 continue
             if item.finished_us is None or item.finished_us >= at_us:
                 sentence = f"The run of {times.format(item.scheduled_us)} was still in progress ({id_text(item.id)})."
-                return [WhyStep(at_us=at_us, verdict=WhyVerdict.SKIPPED, sentence=sentence)]
+                step = WhyStep(at_us=at_us, verdict=WhyVerdict.SKIPPED, sentence=sentence, refs=(run_ref(item, times),))
+                return [step]
         return []
 
     # --- records
@@ -237,7 +303,7 @@ class WhyService:
 
     async def _explain_state_change(self, job: Job, at_us: int, times: TimeFormat) -> WhyStep | None:
         """Explain the last change of the job's state before an instant."""
-        entry = await self._find_state_change(job, at_us)
+        entry = await self.find_state_change(job, at_us)
         if entry is None:
             return None
         verb, verdict = _STATE_CHANGES[entry.action]
@@ -245,7 +311,8 @@ class WhyService:
         sentence = f"{verb} by {entry.actor} on {times.format(entry.at_us)}{reason}"
         return WhyStep(at_us=entry.at_us, verdict=verdict, sentence=sentence)
 
-    async def _find_state_change(self, job: Job, at_us: int) -> AuditEntry | None:
+    async def find_state_change(self, job: Job, at_us: int) -> AuditEntry | None:
+        """Return the last change of a job's state before an instant, from the audit log; None if it is too far back."""
         cursor: bytes | None = id_floor(at_us + 1_000)
         for _ in range(_MAX_PAGES):
             page = await self._store.audit(namespace=job.namespace, limit=_PAGE, cursor=cursor)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
+from typing import NamedTuple
 
 from chronos.core.calendar import SECOND_US
 from chronos.core.execution import Attempt, AttemptStatus, CancelRequest, Cause, Execution, Span, Status
@@ -15,7 +16,8 @@ from chronos.core.node import Node
 from chronos.core.schedule.durations import format_duration
 from chronos.core.schedule.exclusions import NO_EXCLUSIONS
 from chronos.core.schedule.timezones import Zone, get_zone
-from chronos.core.schedule_change import resolve_instants
+from chronos.core.schedule_change import find_missing_schedule, parse_stored, resolve_instants
+from chronos.errors import MissingSchedule
 from chronos.service.serializers import id_text
 from chronos.service.serializers.execution import lateness_us, read_detail
 from chronos.store.contract import ExecutionView
@@ -40,6 +42,27 @@ class WhyVerdict(StrEnum):
     NO_INSTANT = "no_instant"
     UNKNOWN = "unknown"
     COMING = "coming"
+    LIMITS = "limits"
+    CLAIMED = "claimed"
+    BACKOFF = "backoff"
+    FOLLOWERS = "followers"
+    DEAD_LETTER = "dead_letter"
+
+
+class WhyRef(NamedTuple):
+    """Something that a sentence names: a ``run``, ``node``, ``version``, ``job`` or ``dead_letter``."""
+
+    kind: str
+    id: str
+    text: str
+
+
+class WhyNumbers(NamedTuple):
+    """How much of a limit is used: of ``slots``, ``runs`` of a job, places of a ``key``, or ``attempts``."""
+
+    what: str
+    used: int
+    allowed: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +72,11 @@ class WhyStep:
     at_us: int
     verdict: WhyVerdict
     sentence: str
+    status: str | None = None  # of the run, attempt or span
+    task: str | None = None
+    attempt: int | None = None
+    refs: tuple[WhyRef, ...] = ()
+    numbers: WhyNumbers | None = None
 
 
 _WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
@@ -67,7 +95,11 @@ class TimeFormat:
         """Use the zone of a job's schedule; UTC if it has none."""
         if spec is None or isinstance(spec, Unreadable) or spec.schedule is None:
             return cls(get_zone("UTC"), now_us)
-        return cls(spec.schedule.parse(name).zone, now_us)
+        try:
+            zone = parse_stored(spec.schedule, name).zone
+        except MissingSchedule:
+            zone = get_zone(spec.schedule.timezone or "UTC")
+        return cls(zone, now_us)
 
     def format(self, at_us: int) -> str:
         """Format one time, with its zone."""
@@ -144,7 +176,7 @@ def explain_execution(
         sentence = f"Started on {_node_name(_first_node(view), nodes)}{_format_lateness(execution)}."
         steps.append(WhyStep(at_us=execution.started_us, verdict=WhyVerdict.STARTED, sentence=sentence))
     steps += _explain_attempts(view, nodes)
-    steps.append(_explain_current_status(view, times, shortage))
+    steps.append(replace(_explain_current_status(view, times, shortage), status=execution.status.name.lower()))
     if execution.cancel is not CancelRequest.NO:
         sentence = _CANCEL_SENTENCES[execution.cancel]
         steps.append(WhyStep(at_us=execution.admitted_us, verdict=WhyVerdict.CANCELED, sentence=sentence))
@@ -176,7 +208,18 @@ def summarize(item: Execution | Span, times: TimeFormat, shortage: str | None = 
         status, reason = "is waiting", f": {shortage}."
     late = _format_lateness(item)
     sentence = f"The run of {times.format(item.scheduled_us)} {status}{took}{late}{reason or '.'}"
-    return WhyStep(at_us=item.scheduled_us, verdict=_find_verdict(item), sentence=sentence)
+    return WhyStep(
+        at_us=item.scheduled_us,
+        verdict=_find_verdict(item),
+        sentence=sentence,
+        status=item.status.name.lower(),
+        refs=(run_ref(item, times),),
+    )
+
+
+def run_ref(item: Execution, times: "TimeFormat") -> WhyRef:
+    """Return a reference to a run."""
+    return WhyRef("run", id_text(item.id), f"the run of {times.format(item.scheduled_us)}")
 
 
 def explain_span(span: Span, times: TimeFormat) -> WhyStep:
@@ -187,14 +230,20 @@ def explain_span(span: Span, times: TimeFormat) -> WhyStep:
     else:
         subject = f"{span.count:,} scheduled times {times.format_range(span.from_us, span.to_us)} were"
     sentence = f"{subject} {span.status.name.lower()}: {_lower_first(span.reason.message)}"
-    return WhyStep(at_us=span.from_us, verdict=verdict, sentence=sentence)
+    return WhyStep(at_us=span.from_us, verdict=verdict, sentence=sentence, status=span.status.name.lower())
 
 
 def explain_requested_run(item: Execution, times: TimeFormat) -> WhyStep:
     """Explain a backfill, trigger or replay of a scheduled time."""
     request = f"Requested as {_REQUESTS[item.cause]} on {times.format(item.admitted_us)}"
     sentence = f"{request}: the run {id_text(item.id)} {_STATUS_PHRASES[item.status]}."
-    return WhyStep(at_us=item.admitted_us, verdict=_find_verdict(item), sentence=sentence)
+    return WhyStep(
+        at_us=item.admitted_us,
+        verdict=_find_verdict(item),
+        sentence=sentence,
+        status=item.status.name.lower(),
+        refs=(run_ref(item, times),),
+    )
 
 
 def _find_verdict(item: Execution) -> WhyVerdict:
@@ -216,13 +265,17 @@ def _explain_due(execution: Execution, requester: str | None, times: TimeFormat)
         case Cause.MANUAL | Cause.REPLAY:
             sentence = f"Requested{by}."
     detail = read_detail(execution)
+    refs = [WhyRef("version", str(execution.job_version), version)]
     if detail.replay_of is not None:
+        replayed = id_text(bytes.fromhex(detail.replay_of))
+        refs.append(WhyRef("run", replayed, replayed))
         sentence += f" It replays the run {id_text(bytes.fromhex(detail.replay_of))}."
     if detail.span is not None:
         sentence += f" It stands for {detail.span.count:,} scheduled times since {times.format(detail.span.from_us)}."
     if detail.reason:
         sentence += f" Reason: {detail.reason}"
-    return WhyStep(at_us=execution.scheduled_us, verdict=WhyVerdict.DUE, sentence=sentence)
+    refs += [WhyRef("run", id_text(bytes.fromhex(one)), "upstream run") for one in detail.upstream]
+    return WhyStep(at_us=execution.scheduled_us, verdict=WhyVerdict.DUE, sentence=sentence, refs=tuple(refs))
 
 
 def _describe_admission(execution: Execution) -> str:
@@ -238,7 +291,16 @@ def _explain_attempt(attempt: Attempt, nodes: Mapping[int, str]) -> WhyStep:
     error = f": {attempt.error}" if attempt.error else "."
     verb = _ATTEMPT_VERBS.get(attempt.status, attempt.status.name.lower().replace("_", " "))
     sentence = f"{attempt.task}: attempt {attempt.number} {verb}{took} on {_node_name(attempt.node, nodes)}{error}"
-    return WhyStep(at_us=attempt.started_us, verdict=WhyVerdict.ATTEMPT, sentence=sentence)
+    node = None if attempt.node is None else _node_name(attempt.node, nodes)
+    return WhyStep(
+        at_us=attempt.started_us,
+        verdict=WhyVerdict.ATTEMPT,
+        sentence=sentence,
+        status=attempt.status.name.lower(),
+        task=attempt.task,
+        attempt=attempt.number,
+        refs=() if node is None else (WhyRef("node", node, node),),
+    )
 
 
 def _first_node(view: ExecutionView) -> int | None:
@@ -337,7 +399,9 @@ def explain_next_run(job: Job, times: TimeFormat) -> WhyStep:
         return WhyStep(at_us=times.now_us, verdict=WhyVerdict.OFF, sentence=f"The job cannot run: {job.spec.error}.")
     match job.state:
         case JobState.ACTIVE if job.next_us is not None:
-            sentence = f"The next run is on {times.format(job.next_us)}."
+            missing = find_missing_schedule(job.spec, job.name)
+            reason = "" if missing is None else f": {missing}"
+            sentence = f"The next run is on {times.format(job.next_us)}{reason}."
             return WhyStep(at_us=job.next_us, verdict=WhyVerdict.COMING, sentence=sentence)
         case JobState.ACTIVE:
             after = ", or when its upstream jobs finish" if job.spec.after else ""
@@ -358,7 +422,11 @@ def explain_unscheduled(spec: JobSpec, name: str, version: int, at_us: int, time
     if isinstance(spec, Unreadable):
         sentence = f"Version {version}, in force then, cannot be read: {spec.error}."
         return WhyStep(at_us=at_us, verdict=WhyVerdict.UNKNOWN, sentence=sentence)
-    instants = resolve_instants(spec, name)
+    try:
+        instants = resolve_instants(spec, name)
+    except MissingSchedule as error:
+        sentence = f"This process cannot tell whether {times.format(at_us)} is a scheduled time: {error}."
+        return WhyStep(at_us=at_us, verdict=WhyVerdict.UNKNOWN, sentence=sentence)
     if instants is None or spec.schedule is None:
         sentence = f"Version {version}, in force then, has no schedule."
         return WhyStep(at_us=at_us, verdict=WhyVerdict.NO_INSTANT, sentence=sentence)

@@ -27,12 +27,13 @@ from enum import IntFlag
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from chronos.core.config import Settings
-from chronos.core.execution import Attempt, DeadLetter, Execution, Span, Status
-from chronos.core.job import Job, JobSpec, JobState, JobVersion, UpstreamCondition
+from chronos.core.execution import Attempt, Cause, DeadLetter, Execution, Span, Status
+from chronos.core.job import Job, JobSpec, JobState, JobStatus, JobVersion, UpstreamCondition
 from chronos.core.node import AuditEntry, Node
 from chronos.core.settings.levels import NO_LEVELS, Levels
 from chronos.core.token import ApiToken
 from chronos.store.commands import Command, OutboxItem, OutputRow
+from chronos.store.overview import Blockage, EndedCounts, Facet, JobActivity, JobDays, JobSort, Load, StatusCounts
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -93,10 +94,16 @@ class Counts(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page(Generic[T]):
-    """One page of a list. ``cursor`` requests the next page; None means that this is the last."""
+    """One page of a list. ``cursor`` requests the next page; None means that this is the last.
+
+    ``previous`` requests the page before this one, where a list offers it. A page that is not ``complete`` is short
+    because the search for matching items was long: the next page continues it.
+    """
 
     items: list[T]
     cursor: bytes | None
+    previous: bytes | None = None
+    complete: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +116,19 @@ class JobFilter:
     tag: tuple[str, str | None] | None = None  # key and value; a value of None matches every value
     state: JobState | None = None
     owner: str | None = None
+    more_tags: tuple[tuple[str, str | None], ...] = ()  # further tags that a job must have
+    status: JobStatus | None = None  # at the time ``now_us``
+    now_us: int = 0
+    zone: str | None = None  # of the schedule
+    queue: str | None = None
+    target: str | None = None  # the kind of target of any task
+    next_before_us: int | None = None  # the next run is before this
+
+    @property
+    def searches(self) -> bool:
+        """Whether no index helps with a part of the filter, so that jobs are read to find those that match."""
+        others = (self.zone, self.queue, self.target, self.next_before_us, self.status)
+        return bool(self.more_tags) or any(value is not None for value in others)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +138,38 @@ class ExecutionFilter:
     job: bytes | None = None
     status: Status | None = None
     troubled: bool = False  # only failed, stale, missed and completed with errors
+    started: bool | None = None  # only open executions: True for those that have started, False for the others
+    statuses: tuple[Status, ...] = ()  # any of these
+    causes: tuple[Cause, ...] = ()
+    node: int | None = None  # the node that ran it last
+    from_us: int | None = None  # due or requested from then on
+    to_us: int | None = None  # due or requested before then
+
+    @property
+    def selected_statuses(self) -> tuple[Status, ...] | None:
+        """The statuses that match; None: all."""
+        chosen = set(Status)
+        if self.troubled:
+            chosen &= {status for status in Status if status >= Status.COMPLETED_WITH_ERRORS}
+        if self.statuses:
+            chosen &= set(self.statuses)
+        if self.status is not None:
+            chosen &= {self.status}
+        if self.started is not None:
+            chosen = {status for status in chosen if not status.final}
+        return None if len(chosen) == len(Status) else tuple(sorted(chosen))
+
+    @property
+    def searches(self) -> bool:
+        """Whether no index helps with a part of the filter."""
+        return bool(self.causes) or self.node is not None
+
+
+class Neighbours(NamedTuple):
+    """The executions of a job just before and after another one, in list order, without spans."""
+
+    older: bytes | None
+    newer: bytes | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,8 +271,42 @@ class Store(Protocol):
     async def job_named(self, namespace: str, name: str) -> Job | None:
         """Return the job with this name, or None. Names are compared bytewise."""
 
-    async def list_jobs(self, where: JobFilter, *, limit: int, cursor: bytes | None = None) -> Page[Job]:
-        """Return a page of jobs, ordered by namespace and name."""
+    async def list_jobs(
+        self, where: JobFilter, *, limit: int, cursor: bytes | None = None, sort: JobSort = JobSort.NAME
+    ) -> Page[Job]:
+        """Return a page of jobs.
+
+        - Ordered: by ``sort``. ``cursor`` belongs to the same order; it is the ``cursor`` or ``previous`` of a page.
+        - Bounded: if the filter has a part that no index serves, or the order is LAST_RUN, a page reads a bounded
+          number of jobs or runs. It may then have fewer jobs, or none, and is not ``complete``.
+        - Raised: ``Invalid`` for a cursor of another order.
+        """
+
+    async def job_activity(self, jobs: Sequence[bytes], *, recent: int) -> dict[bytes, JobActivity]:
+        """Return what jobs did lately and do now, with at most ``recent`` entries of the history of each.
+
+        - Left out: jobs that do not exist.
+        - Bounded: three queries. The cost grows with the number of ``jobs`` and of their open executions.
+        """
+
+    async def count_jobs(self, namespace: str | None, now_us: int) -> StatusCounts:
+        """Count the jobs of a namespace (None: of all) by their status at ``now_us``.
+
+        - Bounded: every count stops at ``COUNT_CAP + 1``.
+        """
+
+    async def job_days(self, job: bytes, zone: str, from_us: int, to_us: int) -> JobDays:
+        """Return the runs of a job per day of a zone, from history and from what was counted when it was trimmed.
+
+        - Kept: 400 days. Days of trimmed history are those of the zone that the schedule had then.
+        - Bounded: reads at most 20,000 rows of history, the newest, and 16 months.
+        """
+
+    async def tag_facets(self, namespace: str | None, *, limit: int) -> list[Facet]:
+        """Return tags as ``key=value`` (or ``key``) with the number of their jobs, the first ``limit`` in order."""
+
+    async def owner_facets(self, namespace: str | None, *, limit: int) -> list[Facet]:
+        """Return owners with the number of their jobs, the first ``limit`` in order."""
 
     async def names_of(self, ids: Sequence[bytes]) -> dict[bytes, JobName]:
         """Return the names of jobs. A deleted job is included while any record of it exists."""
@@ -269,7 +355,22 @@ class Store(Protocol):
         - Ordered: newest first, by the millisecond when each was due or requested. Within one millisecond, requested
           executions are in the order of their requests, and those of a backfill in the order of their instants.
         - Complete: consecutive pages have no gaps and no duplicates.
+        - Bounded: with ``causes`` or ``node``, a page reads a bounded number of rows. It may then be short, and is not
+          ``complete``.
         """
+
+    async def neighbours(self, job: bytes, execution: bytes) -> Neighbours:
+        """Return the executions of a job just before and after another one."""
+
+    async def loads(self) -> list[Load]:
+        """Return the number of open executions per lane, status and node.
+
+        - Ordered: by lane, status and node.
+        - Bounded: the cost grows with the number of open executions.
+        """
+
+    async def blockage(self, execution: bytes) -> Blockage | None:
+        """Return what an open execution waits for; None if it is not open."""
 
     async def execution(self, execution: bytes) -> ExecutionView | None:
         """Return one execution with its attempts, or None.
@@ -277,8 +378,11 @@ class Store(Protocol):
         - Bounded: two queries.
         """
 
-    async def output(self, execution: bytes) -> list[OutputRow]:
-        """Return the output of an execution's attempts, ordered by task, attempt number and part."""
+    async def output(self, execution: bytes, *, task: str | None = None, number: int | None = None) -> list[OutputRow]:
+        """Return the output of an execution's attempts, or of one task or attempt.
+
+        - Ordered: by task, attempt number and part.
+        """
 
     async def ended_since(self, after: tuple[int, bytes], limit: int) -> list[Execution | Span]:
         """Return history strictly after ``after``, a pair (``finished_us``, id).
@@ -287,6 +391,15 @@ class Store(Protocol):
         - Bounded: ``limit`` rows.
         - Late rows: a row may be committed after a read that has passed its ``finished_us``. A caller that must see
           every row starts each read a little earlier.
+        """
+
+    async def count_ended(
+        self, from_us: int, to_us: int, *, job: bytes | None = None, namespace: str | None = None
+    ) -> EndedCounts:
+        """Count the executions and instants that ended from ``from_us`` and before ``to_us``, by status.
+
+        - With ``job`` or ``namespace``: only those of the job, or of jobs that exist in the namespace.
+        - Bounded: reads at most ``COUNT_CAP + 1`` rows of history, the oldest of the range.
         """
 
     async def latest(self, jobs: Sequence[bytes], *, started: bool = False) -> dict[bytes, Execution]:

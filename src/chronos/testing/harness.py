@@ -29,6 +29,7 @@ from chronos.errors import Invalid
 from chronos.runners.contract import AttemptCall, Runner
 from chronos.runners.python.runner import PythonRunner
 from chronos.sdk.app import Chronos
+from chronos.sdk.event_callbacks import EventDelivery
 from chronos.sdk.info import RunInfo, SpanInfo, to_run_fields, to_span_info
 from chronos.store.commands import SetDefaults
 from chronos.store.contract import ExecutionFilter, Hint, Store
@@ -77,6 +78,7 @@ class Harness:
         self._store: Store | None = None
         self._service: Service | None = None
         self._engine: Engine | None = None
+        self._delivery: EventDelivery | None = None
         self._runners: Mapping[str, Runner] = {}
         self._answers: dict[str, Outcome] = {}
         self._started: dict[bytes, None] = {}
@@ -290,6 +292,7 @@ class Harness:
             runners=self._runners,
         )
         self._engine.on_event(self._watch, ExecutionStarted)
+        self._delivery = runtime.callbacks.deliver(self._engine, self._store, runtime.namespace, inline=True)
         await self._engine.start()
         self._clock_changed = False
         return self._engine
@@ -311,6 +314,8 @@ class Harness:
     async def _close(self) -> None:
         if self._engine is not None:
             await self._engine.stop(0)
+        if self._delivery is not None:
+            await self._delivery.finish()
         for runner in self._runners.values():
             await runner.close()
         if self._store is not None:

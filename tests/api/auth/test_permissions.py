@@ -426,3 +426,21 @@ def test_roles_include_the_permissions_of_lower_roles() -> None:
     assert here.may_somewhere(Permission.ADMINISTER)
     assert NO_PRINCIPAL.may(Permission.OPEN)
     assert not NO_PRINCIPAL.may_somewhere(Permission.VIEW)
+
+
+def test_an_open_server_says_that_it_ignores_credentials() -> None:
+    async def case(world: World) -> None:
+        for header in (basic("ana", "wrong"), "Bearer nothing", "nonsense"):
+            reply = await world.call("GET", f"{V1}/jobs", headers={"Authorization": header})
+            assert reply.status == 200
+            assert reply.headers["X-Chronos-Notice"].startswith("credentials are ignored")
+        assert "X-Chronos-Notice" not in (await world.call("GET", f"{V1}/jobs")).headers
+
+    in_world(case)
+
+
+def test_a_server_with_authentication_has_no_such_notice() -> None:
+    async def case(world: World) -> None:
+        assert "X-Chronos-Notice" not in (await world.call("GET", f"{V1}/jobs", user="ana")).headers
+
+    in_world(case, users={"ana": {"password_hash": SECRET, "role": "admin"}})

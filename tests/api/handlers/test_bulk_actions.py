@@ -2,7 +2,6 @@
 
 import asyncio
 from typing import Any
-from urllib.parse import quote
 
 import pytest
 
@@ -76,8 +75,7 @@ def test_several_tags_must_all_match() -> None:
         assert [job["name"] for job in (await world.get(f"/jobs?{both}"))["items"]] == ["bill-a"]
         assert [job["name"] for job in (await world.get("/jobs?tag=stage&tag=team=data"))["items"]] == ["data-a"]
         first = await world.get(f"/jobs?limit=1&{both}")
-        rest = await world.get(f"/jobs?limit=1&{both}&cursor={quote(first['next_cursor'])}")
-        assert [job["name"] for page in (first, rest) for job in page["items"]] == ["bill-a"]
+        assert ([job["name"] for job in first["items"]], first["next_cursor"]) == (["bill-a"], None)
         assert (await world.post(f"/jobs/actions?{both}", {"action": "pause"}))["matched"] == 1
         assert (await world.call("GET", f"{V1}/jobs?" + "&".join(["tag=a"] * 21))).status == 400
         assert (await world.call("GET", f"{V1}/jobs?q=a&q=b")).status == 400

@@ -252,8 +252,16 @@ def test_the_state_of_a_job_can_be_changed() -> None:
     async def case(world: World) -> None:
         await world.create("digest")
         paused = await world.post("/jobs/digest/pause", {"reason": "moving house"})
-        assert (paused["state"], paused["note"], paused["next_run_at"]) == ("paused", "moving house", None)
-        assert (await world.post("/jobs/digest/resume"))["state"] == "active"
+        assert (paused["state"], paused["note"], paused["held"]) == ("paused", "moving house", True)
+        runs = await world.get("/jobs/digest/next?count=2")
+        assert (runs["held"], runs["items"][0]) == (True, paused["next_run_at"])
+        listed = (await world.get("/jobs"))["items"][0]
+        assert (listed["held"], listed["next_run_at"]) == (True, paused["next_run_at"])
+        sent_back = await world.call("PUT", f"{V1}/jobs/digest", paused)
+        assert (sent_back.status, sent_back.json["version"]) == (200, paused["version"])
+        resumed = await world.post("/jobs/digest/resume")
+        assert (resumed["state"], resumed["next_run_at"]) == ("active", paused["next_run_at"])
+        assert "held" not in resumed
         assert (await world.post("/jobs/digest/disable"))["enabled"] is False
         cannot = await world.call("POST", f"{V1}/jobs/digest/pause")
         assert (cannot.status, cannot.code) == (409, "conflict")
@@ -470,7 +478,7 @@ def test_the_guides_paths_return_its_names() -> None:
         assert shown["next_run_time"] is not None
         assert shown["last_execution"] is None
         asked = await world.call("POST", f"/api/jobs/{job}/trigger")
-        assert (asked.status, asked.json["status"]) == (202, "READY")
+        assert (asked.status, asked.json["status"]) == (202, "PENDING")
         [one] = (await world.call("GET", f"/api/jobs/{job}/executions?limit=10")).json["items"]
         assert (one["execution_id"], one["completed_at"]) == (asked.json["execution_id"], None)
         assert (await world.call("POST", f"/api/jobs/{job}/pause")).json["status"] == "PAUSED"

@@ -212,3 +212,10 @@ def test_invalid_requests_are_not_sent(shared: Served, arguments: list[str]) -> 
 )
 def test_problems_are_formatted_for_people(status: int, problem: dict[str, object], message: str) -> None:
     assert errors.format_problem(status, problem) == message
+
+
+def test_ignored_credentials_are_noticed_once(served: Served) -> None:
+    served.create()
+    result = served.ctl("jobs", "pause", "hello", env={"CHRONOS_TOKEN": "nothing"})  # reads the job, then changes it
+    assert result.stderr.count("! credentials are ignored") == 1
+    assert "ignored" not in served.ctl("jobs", "resume", "hello").stderr

@@ -32,11 +32,11 @@ NOW = {"now": "2027-01-01T09:00:00.5Z"}
             "2 running; 1 of 100 slots of a are in use",
         ),
         ({"jobs_recovered": 0, "jobs_failed_to_recover": 0}, "recovery", None),
-        ({"jobs_recovered": 2, "jobs_failed_to_recover": 0}, "recovery", "2 jobs found when the node started"),
+        ({"jobs_recovered": 2, "jobs_failed_to_recover": 0}, "recovery", "2 jobs recovered when the node started"),
         (
             {"jobs_recovered": 2, "jobs_failed_to_recover": 1},
             "recovery",
-            "2 jobs found when the node started; 1 job cannot be scheduled: chronosctl jobs get NAME says why",
+            "2 jobs recovered when the node started; 1 job cannot be scheduled: chronosctl jobs get NAME says why",
         ),
         ({"clock_skew_ms": 3}, "clock skew ms", 3),
     ],

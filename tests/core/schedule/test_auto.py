@@ -1,9 +1,10 @@
 """What only ``auto`` and ``quartz`` accept: habits from other schedulers. The strict dialects reject all of it."""
 
 import re
-from datetime import UTC, datetime
-from itertools import islice
+from datetime import UTC, datetime, timedelta
+from itertools import islice, pairwise
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
@@ -131,6 +132,11 @@ def test_years(expression: str, runs: list[str]) -> None:
         ("every 5 to 10 minutes, 5 times", "cannot be combined with a random interval"),
         ("every 36 hours at 10:30", "cannot be combined"),
         ("every 2 days at 10:30 on Mondays", "cannot be combined"),
+        ("every 2 weeks on Monday and Friday", "cannot be combined"),
+        ("every 2 weeks on Monday at 9am and noon", "cannot be combined"),
+        ("every 2 weeks on the first Monday", "cannot be combined"),
+        ("every 3 months on Monday", "cannot be combined"),
+        ("every 2 weeks on Monday counted from 2027-01-01T00:00:00Z", "cannot be combined"),
     ],
 )
 def test_rejections_say_why(expression: str, says: str) -> None:
@@ -154,6 +160,11 @@ def test_rejections_say_why(expression: str, says: str) -> None:
         ("0 0 12 1 * ?", "0 12 1 * *"),
         ("0 0 12 * * *", "0 12 * * *"),
         ("0 0/5 14 * * ?", "0/5 14 * * *"),
+        ("0 /5 14 * * ?", "0/5 14 * * *"),
+        ("/20 3,/30 9 * * ?", "*/20 0,3,30 9 * * *"),
+        ("0 0 12 /10 * ?", "0 12 1,11,21,31 * *"),
+        ("0 0 12 ? /4 /3", "0 12 * 1,5,9 0,3,6"),
+        ("0 0 12 1 1 ? /2", "0 0 12 1 1 * 1970/2"),
         ("0 15 10 L-2W * ?", "15 10 L-2W * *"),
         ("0 15 10 ? * 2-6 2027-2029", "0 15 10 * * 1-5 2027-2029"),
     ],
@@ -169,6 +180,9 @@ def test_quartz(expression: str, means: str) -> None:
     [
         ("0 12 ? * 2-6", "has 5 fields, expected 6 or 7"),
         ("0 0 12 ? * 0", "is 0, allowed 1–7"),
+        ("0 / 12 * * ?", 'has the step ""'),
+        ("0 /0 12 * * ?", "has a step of 0"),
+        ("0 /-5 12 * * ?", 'has the step "-5"'),
         ("0 0 12 1 * 2", "restricts both the day and the weekday"),
         ("0 0 12 */2 * MON", "restricts both the day and the weekday"),
         ("@daily", "has 1 field"),
@@ -190,6 +204,52 @@ def test_a_period_at_a_time_of_day_begins_at_the_first_such_time() -> None:
     assert days == [[1, 3, 5], [2, 4], [1, 3, 5]]
     thrice = parse_schedule("every 2 days at 10:30, 3 times", start="2027-01-01T08:00:00Z")
     assert len(list(thrice.between(datetime(2026, 1, 1, tzinfo=UTC), datetime(2028, 1, 1, tzinfo=UTC)))) == 3
+
+
+@pytest.mark.parametrize("dialect", ["auto", "seconds"])
+def test_only_quartz_has_steps_without_a_start(dialect: str) -> None:
+    with pytest.raises(InvalidSchedule, match="a value is missing"):
+        parse_schedule("0 /5 14 * * ?", dialect=dialect)
+
+
+@pytest.mark.parametrize(
+    ("words", "start", "days"),
+    [
+        ("every 3 weeks on Monday", "2027-01-01T08:00:00Z", ["Mon 04 00:00", "Mon 25 00:00"]),
+        ("every 2 weeks on Friday at 09:00", "2027-01-01T08:00:00Z", ["Fri 01 09:00", "Fri 15 09:00"]),
+        ("every 2 weeks on Friday at 09:00", "2027-01-01T09:00:00Z", ["Fri 01 09:00", "Fri 15 09:00"]),
+        ("every 2 weeks on Friday at 09:00", "2027-01-01T09:00:01Z", ["Fri 08 09:00", "Fri 22 09:00"]),
+        ("every other week on Sunday at noon", "2027-01-01T00:00:00Z", ["Sun 03 12:00", "Sun 17 12:00"]),
+        ("every 2 weeks on Tuesday from 2027-01-06 at 9am", None, ["Tue 12 09:00", "Tue 26 09:00"]),
+        ("every 2 weeks on Monday, 2 times", "2027-01-01T00:00:00Z", ["Mon 04 00:00", "Mon 18 00:00"]),
+    ],
+)
+def test_weeks_begin_at_the_first_such_weekday(words: str, start: str | None, days: list[str]) -> None:
+    schedule = parse_schedule(words, start=start)
+    runs = schedule.between(datetime(2026, 12, 1, tzinfo=UTC), datetime(2027, 2, 1, tzinfo=UTC))
+    assert [f"{t:%a %d %H:%M}" for t in islice(runs, 2)] == days
+    assert parse_schedule(schedule.describe()) == schedule
+    assert "on " in schedule.describe()
+
+
+@given(
+    st.integers(2, 60),
+    st.integers(0, 6),
+    st.none() | st.integers(0, 23),
+    st.datetimes(datetime(2000, 1, 1), datetime(2060, 1, 1)),
+    st.sampled_from(["UTC", "Europe/Paris", "Pacific/Auckland", "America/New_York"]),
+)
+def test_weeks_on_a_weekday(weeks: int, weekday: int, hour: int | None, start: datetime, zone: str) -> None:
+    name = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")[weekday]
+    at = "" if hour is None else f" at {hour:02d}:00"
+    start = start.replace(tzinfo=UTC)
+    schedule = parse_schedule(f"every {weeks} weeks on {name}{at}", start=start, timezone=zone)
+    assert parse_schedule(schedule.describe()) == schedule
+    runs = list(islice(schedule.between(start - timedelta(seconds=1), start + timedelta(weeks=200)), 3))
+    walls = [run.astimezone(ZoneInfo(zone)) for run in runs]
+    assert {f"{wall:%A}" for wall in walls} == {name}
+    assert start <= runs[0] < start + timedelta(days=7, hours=2)
+    assert {(b.date() - a.date()).days for a, b in pairwise(walls)} == {7 * weeks}
 
 
 def test_a_period_keeps_its_time_through_clock_changes() -> None:

@@ -292,12 +292,16 @@ PERIODS_AT_A_TIME = st.tuples(
     st.times(),
     st.sampled_from(["", ", 3 times"]),
 ).map(lambda p: f"every {p[0]} {p[1]} at {p[2]:%H:%M:%S}{p[3]}")
+WEEKS_ON_A_DAY = st.tuples(
+    st.integers(2, 60), st.sampled_from(["Monday", "Friday", "Sunday"]), st.times(), st.sampled_from(["", ", 3 times"])
+).map(lambda p: f"every {p[0]} weeks on {p[1]} at {p[2]:%H:%M:%S}{p[3]}")
 RULES = st.one_of(
     CRONS,
     CRONS,
     DATED_CRONS,
     RANDOM_INTERVALS,
     PERIODS_AT_A_TIME,
+    WEEKS_ON_A_DAY,
     DURATIONS.map("@every {}".format),
     INTERVALS,
     INSTANTS.map(datetime.isoformat),

@@ -27,6 +27,16 @@ async def test_work_goes_to_the_node_with_its_labels(world: World) -> None:
 
 
 @in_world
+async def test_work_waits_for_a_function_that_is_registered_later(world: World) -> None:
+    await world.node()
+    await world.job("job", schedule="now")
+    await world.advance(5)  # the node knows the lane, and cannot run it
+    work = world.work("job")
+    await world.advance(2)
+    assert work.starts == pytest.approx([5], abs=1.1)
+
+
+@in_world
 async def test_work_without_a_fallback_waits(world: World) -> None:
     work = world.work("job")
     await world.node("plain")

@@ -1,10 +1,12 @@
 """Task groups on the virtual clock: modes, failure strategies, overrides of single tasks, hooks, reports."""
 
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from chronos.core.execution import AttemptStatus, Execution, Status
+from chronos.core.ids import attempt_id, task_run_id
 from chronos.core.reasons import ReasonCode
 from tests.support.engine_world import World, in_world
 
@@ -179,7 +181,79 @@ async def test_hooks_run_around_the_tasks(world: World) -> None:
     assert bye.starts == [3]
     [report] = bye.payloads
     assert (report["status"], report["reason"]["code"], report["strategy"]) == ("succeeded", "succeeded", "fail_fast")
-    assert [(task["name"], task["status"], task["attempts"]) for task in report["tasks"]] == [("main", "succeeded", 1)]
+    assert [(task["name"], task["status"]) for task in report["tasks"]] == [("main", "succeeded")]
+
+
+@in_world
+async def test_the_report_has_the_occurrence_and_every_attempt(world: World) -> None:
+    main = world.work("main", RuntimeError("one"), RuntimeError("two"))
+    hello, bye = world.work("hello", hears=True), world.work("bye", hears=True)
+    await world.node("node-a")
+    saved = await world.job(
+        "job",
+        schedule="manual",
+        does="main",
+        payload={"n": 1},
+        retry={"initial_interval": "10s", "jitter": 0},
+        on_start={"python": {"name": "hello"}},
+        on_complete={"python": {"name": "bye"}},
+    )
+    requested = await world.executions.trigger("job")
+    await world.advance(60)
+    assert main.starts == [0, 10, 30]
+    about = {
+        "execution_id": str(UUID(bytes=requested.id)),
+        "job_id": str(UUID(bytes=saved.job_id)),
+        "job_name": "job",
+        "namespace": "default",
+        "job_version": 1,
+        "scheduled_at": "2027-01-01T00:00:00Z",
+        "trigger": "manual",
+        "recovered": False,
+        "node": "node-a",
+        "replay_of": None,
+        "span": None,
+    }
+    assert hello.payloads == [{**about, "payload": {"n": 1}}]
+    [report] = bye.payloads
+    assert {name: report[name] for name in about} == about
+    [task] = report["tasks"]
+    assert task["task_run_id"] == str(UUID(bytes=task_run_id(requested.id, "main")))
+    assert task["attempts"] == [
+        {
+            "number": number,
+            "attempt_id": str(UUID(bytes=attempt_id(requested.id, "main", number))),
+            "status": "succeeded" if error is None else "failed",
+            "started_at": f"2027-01-01T00:00:{second}Z",
+            "finished_at": f"2027-01-01T00:00:{second}Z",
+            "error": error,
+            "worker": "node-a",
+            "backoff_ms": backoff_ms,
+        }
+        for number, second, error, backoff_ms in (
+            (1, "00", "RuntimeError: one", 10_000),
+            (2, "10", "RuntimeError: two", 20_000),
+            (3, "30", None, None),
+        )
+    ]
+    assert (await world.executions.get_json(requested.id))["report"] == report, "the record is the same"
+
+
+@in_world
+async def test_a_lost_attempt_is_retried_without_backoff(world: World) -> None:
+    world.work("main", 1000.0)
+    first = await world.node()
+    await world.job("job", schedule="now", does="main", on_complete={"python": {"name": "bye"}})
+    bye = world.work("bye", hears=True)
+    await world.advance(1)
+    await world.node()
+    await first.crash()
+    await world.advance(90)
+    [report] = bye.payloads
+    assert [(a["status"], a["worker"], a["backoff_ms"]) for a in report["tasks"][0]["attempts"]] == [
+        ("lost", "node-0", 0),
+        ("succeeded", "node-1", None),
+    ]
 
 
 @in_world
@@ -201,7 +275,7 @@ async def test_the_report_names_the_task_that_stopped_another(world: World) -> N
     [report] = bye.payloads
     assert report["status"] == "failed"
     assert report["stopped"] == [{"code": "task_failed", "by": "a", "tasks": ["b", "c"]}]
-    assert {task["name"]: task["attempts"] for task in report["tasks"]} == {"a": 2, "b": 1, "c": 1}
+    assert {task["name"]: len(task["attempts"]) for task in report["tasks"]} == {"a": 2, "b": 1, "c": 1}
     assert "always fails" in report["reason"]["message"]
 
 

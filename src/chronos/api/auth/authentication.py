@@ -164,6 +164,10 @@ class Access:
         number = int.from_bytes(hmac.digest(self._salt, name.encode(), hashlib.sha256))
         return self._decoys[number % len(self._decoys)]
 
+    def count_attempts_left(self, name: str, address: str) -> int:
+        """Return how many wrong passwords a user may send from an address before it has to wait."""
+        return self._lockout.count_left(name, address)
+
     def unlock(self, name: str) -> None:
         """Let a locked-out user log in again, from any address. Applies to this node."""
         self._lockout.unlock(name, self._clock.now_us())

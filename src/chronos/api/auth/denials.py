@@ -15,7 +15,7 @@ from chronos.clock import Clock
 from chronos.core.calendar import SECOND_US
 from chronos.core.node import Actor
 from chronos.errors import ChronosError
-from chronos.observe.log_setup import line_logger
+from chronos.observe.log_line import line_logger
 from chronos.store.commands import AuditLine, WriteAudit
 from chronos.store.contract import Store
 

@@ -81,6 +81,11 @@ class Lockout:
         verified_us = self._verified_us.get((address, name[:_MAX_NAME]))
         return verified_us is not None and 0 <= now_us - verified_us < _RECENT_US
 
+    def count_left(self, name: str, address: str) -> int:
+        """Return how many wrong guesses a name has left at an address before it has to wait."""
+        guesses = self._guesses.get((address, name[:_MAX_NAME]))
+        return FREE_GUESSES if guesses is None else max(0, FREE_GUESSES - guesses.count)
+
     def unlock(self, name: str, now_us: int) -> None:
         """Forget all guesses for a name, and let it bypass address locks for ``UNLOCKED_US``."""
         name = name[:_MAX_NAME]

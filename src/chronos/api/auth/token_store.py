@@ -23,6 +23,7 @@ from chronos.store.commands import SYSTEM, CreateToken, RevokeToken
 from chronos.store.contract import Store
 
 PREFIX = "chr_"
+SESSION_PREFIX = "session."  # of the names of sessions, which are kept beside the tokens
 ROLES = ("viewer", "operator", "admin")
 TOKEN_CACHE_US = SECOND_US
 _MAX_CACHED = 1_000
@@ -65,14 +66,18 @@ class TokenStore:
 
     async def find(self, token: str, now_us: int) -> ApiToken | None:
         """Return the entry of a valid token, or None."""
-        key = hash_token(token)
+        return await self.find_hash(hash_token(token), now_us)
+
+    async def find_hash(self, key: str, now_us: int) -> ApiToken | None:
+        """Return the entry of a valid token by its hash, or None."""
         token_ = self._fixed.get(key) or await self._find_stored(key, now_us)
         expired = token_ is not None and token_.expires_us is not None and token_.expires_us <= now_us
         return None if expired else token_
 
     async def entries(self) -> list[ApiToken]:
-        """Return all tokens, by name."""
-        return sorted((*self._fixed.values(), *await self._store.tokens()), key=lambda token: token.name)
+        """Return all tokens, by name, without the sessions of browsers."""
+        stored = [token for token in await self._store.tokens() if not token.name.startswith(SESSION_PREFIX)]
+        return sorted((*self._fixed.values(), *stored), key=lambda token: token.name)
 
     async def add(
         self,
@@ -84,10 +89,13 @@ class TokenStore:
         expires_us: int | None = None,
         actor: Actor = SYSTEM,
     ) -> tuple[str, ApiToken]:
-        """Create a token; returns its text, which is not stored, and its entry. Raises ``Conflict`` if the name is
-        taken.
+        """Create a token; returns its text, which is not stored, and its entry.
+
+        Raises ``Conflict`` if the name is taken, and ``Invalid`` if it is the name of a session.
         """
         self.check_not_configured(name)
+        if name.startswith(SESSION_PREFIX):
+            raise Invalid(f'the names of sessions start with "{SESSION_PREFIX}"; choose another name for the token')
         text = new_token()
         entry = ApiToken(
             name=name,

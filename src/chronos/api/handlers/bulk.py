@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 from aiohttp import web
+from msgspec.structs import replace
 
 from chronos.api.auth.command_permission import require_targets
 from chronos.api.auth.permissions import Permission
@@ -17,7 +18,7 @@ from chronos.api.openapi import examples
 from chronos.api.problems import kind_of
 from chronos.api.request import RequestContext
 from chronos.api.responses import json_response
-from chronos.api.routing import NAMESPACE, Body, ResponseDoc, RouteTable, Scope, ref
+from chronos.api.routing import NAMESPACE, UPDATE, Body, ResponseDoc, RouteTable, Scope, ref
 from chronos.errors import ChronosError
 from chronos.service.save_jobs import MAX_APPLIED, SavedJob
 from chronos.service.serializers import Draft, InvalidJob, Problem
@@ -81,7 +82,7 @@ async def bulk(context: RequestContext) -> web.StreamResponse:
     permission=Permission.ADMINISTER,
     scope=Scope.BODY,
     summary="Apply the jobs of an owner, all or nothing",
-    query=(NAMESPACE,),
+    query=(NAMESPACE, UPDATE),
     body=Body.of_fields(
         {
             "jobs": {"type": "array", "items": ref("JobInput")},
@@ -139,6 +140,8 @@ async def apply(context: RequestContext) -> web.StreamResponse:
     if not drafts:
         context.require(context.namespace)  # this namespace is pruned
     try:
+        if (policy := context.update_policy) is not None:
+            drafts = await context.api.slicer.map(drafts, lambda draft: replace(draft, update_policy=policy))
         plan = await context.api.service.job_saver.apply(
             drafts, owner=owner, prune=prune, namespace=context.namespace, dry_run=dry_run, actor=context.actor
         )

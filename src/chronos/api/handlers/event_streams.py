@@ -6,8 +6,7 @@ streams is bounded.
 """
 
 import asyncio
-import re
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
@@ -19,21 +18,13 @@ from chronos.api.errors import Malformed, TooManyRequests
 from chronos.api.request import RequestContext
 from chronos.api.responses import HEADERS, write_within
 from chronos.api.routing import NAMESPACE_FILTER, Param, ResponseDoc, RouteTable, Scope
-from chronos.core.calendar import SECOND_US
 from chronos.core.execution import Execution, Span
 from chronos.errors import NotFound, Unavailable
+from chronos.service.event_feed import LAST_ID, EventFeed, Position, format_position, parse_position, position_of
 from chronos.store.commands import PROGRESS, OutputRow
 from chronos.store.contract import Hint, Store
 
 EVENT_STREAM = "text/event-stream"
-Position = tuple[int, bytes]  # the end time of an execution or span, and its id
-
-_PAGE = 500
-_LOOK_BACK_US = 2 * SECOND_US  # a record with an earlier end time may be committed later
-_MAX_REMEMBERED = 10_000  # ids of sent events within the look-back
-_EVENT_ID = re.compile(r"(-?\d{1,18})-([0-9a-f]{32})", re.ASCII)
-_FIRST_ID = bytes(16)
-_LAST_ID = b"\xff" * 16
 _RETRY_AFTER_S = 5.0  # for a client at its limit of streams
 
 route = RouteTable("Executions")
@@ -91,38 +82,6 @@ class Streams:
             woken.set()
 
 
-class EventFeed:
-    """Reads the executions and spans that ended since a position, each once."""
-
-    def __init__(self, store: Store, after: Position) -> None:
-        self._store = store
-        self._floor = self._position = after  # earlier events are not sent
-        self._sent: OrderedDict[bytes, None] = OrderedDict()
-
-    async def read(self) -> list[Execution | Span]:
-        """Return the next page; empty if there is nothing new."""
-        while True:
-            items = await self._store.ended_since(self._position, _PAGE)
-            fresh = [item for item in items if position_of(item) > self._floor and item.id not in self._sent]
-            for item in fresh:
-                self._sent[item.id] = None
-            while len(self._sent) > _MAX_REMEMBERED:
-                self._sent.popitem(last=False)
-            if len(items) == _PAGE:
-                self._position = position_of(items[-1])
-            else:
-                newest = position_of(items[-1]) if items else self._position
-                self._position = max(self._floor, (newest[0] - _LOOK_BACK_US, _FIRST_ID))
-            if fresh or len(items) < _PAGE:
-                return fresh
-
-
-def position_of(item: Execution | Span) -> Position:
-    """Return the position of an execution or span in the feed."""
-    ended_us = item.recorded_us if isinstance(item, Span) else item.finished_us
-    return (ended_us or 0, item.id)
-
-
 @route.get(
     "/events",
     permission=Permission.VIEW,
@@ -142,7 +101,7 @@ def position_of(item: Execution | Span) -> Position:
 async def events(context: RequestContext) -> web.StreamResponse:
     """Stream executions and spans as they end, from now on or since the event in Last-Event-ID."""
     store = context.api.store
-    after = _read_last_event(context) or (await store.clock_us() or context.api.clock.now_us(), _LAST_ID)
+    after = _read_last_event(context) or (await store.clock_us() or context.api.clock.now_us(), LAST_ID)
     with context.api.streams.listen(*_clients(context)) as woken:
         return await _send(context, EVENT_STREAM, _feed_chunks(context, EventFeed(store, after), woken))
 
@@ -173,12 +132,10 @@ async def _write_events(context: RequestContext, items: Sequence[Execution | Spa
     for item, data in zip(items, await context.api.service.runs.write_items(items, names), strict=True):
         if not context.is_visible(names[item.job].namespace if item.job in names else None):
             continue
-        at_us, id_ = position_of(item)
         kind = "span" if isinstance(item, Span) else "execution"
-        yield b"event: %s\nid: %d-%s\ndata: %s\n\n" % (
+        yield b"event: %s\nid: %s\ndata: %s\n\n" % (
             kind.encode(),
-            at_us,
-            id_.hex().encode(),
+            format_position(position_of(item)).encode(),
             msgspec.json.encode(data),
         )
 
@@ -187,10 +144,10 @@ def _read_last_event(context: RequestContext) -> Position | None:
     text = context.request.headers.get("Last-Event-ID") or context.text("after")
     if not text:
         return None
-    match = _EVENT_ID.fullmatch(text)
-    if match is None:
+    position = parse_position(text)
+    if position is None:
         raise Malformed("invalid Last-Event-ID; send the id of an event of this stream, or leave it out")
-    return int(match.group(1)), bytes.fromhex(match.group(2))
+    return position
 
 
 # --- logs
@@ -221,7 +178,7 @@ async def log(context: RequestContext) -> web.StreamResponse:
     task = context.text("task")
     attempt = context.integer("attempt", 0, low=0, high=1_000_000)
     if task is not None:
-        await _check_task(context, task)
+        await check_task(context, task)
     if not context.boolean("follow"):
         rows = await context.api.store.output(context.view.execution.id)
         text = "".join(OutputStream(task, attempt).new_text(rows))
@@ -232,7 +189,7 @@ async def log(context: RequestContext) -> web.StreamResponse:
         )
 
 
-async def _check_task(context: RequestContext, task: str) -> None:
+async def check_task(context: RequestContext, task: str) -> None:
     """Raise ``NotFound`` for an unknown task. Hooks also write output, under their own names."""
     execution = context.view.execution.id
     names = {task_["name"] for task_ in (await context.api.service.runs.get_json(execution))["tasks"]}

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import Any, TypedDict, TypeVar
 
 from aiohttp import web
@@ -15,21 +16,23 @@ from chronos.api.responses import json_response
 from chronos.api.routing import CURSOR, LIMIT, NAMESPACE_FILTER, V1, Body, Param, ResponseDoc, RouteTable, Scope, ref
 from chronos.core.calendar import rfc3339
 from chronos.core.credentials import hide_userinfo
-from chronos.core.execution import Execution, Span, Status
+from chronos.core.execution import Cause, Execution, Span, Status
 from chronos.core.ids import ID_BYTES
-from chronos.errors import Conflict, NotFound
+from chronos.core.schedule.timezones import get_zone
+from chronos.errors import Conflict, Invalid, NotFound
+from chronos.service.execution_filter import STATUS_WORDS, ExecutionSelection, select_executions
 from chronos.service.replayed_tasks import PlannedReplay
 from chronos.service.run_requests import to_stored_payload
 from chronos.service.serializers import id_text, read_id
 from chronos.service.serializers.job import MAX_TASKS
+from chronos.service.views.json_shapes import write_neighbours, write_why_step
 from chronos.service.why import WhyStep
 from chronos.store.commands import Triggered
-from chronos.store.contract import ExecutionFilter, JobName, Page
+from chronos.store.contract import JobName, Page
 
 T = TypeVar("T")
 
-TROUBLED = "troubled"
-_STATUS_ALIASES = {"SUCCESS": "SUCCEEDED", "CANCELLED": "CANCELED"}  # as the guide's paths write it
+_INSTANT = {"type": "string", "format": "date-time"}
 _ID_PREFIX = re.compile(r"[0-9a-fA-F-]{1,36}", re.ASCII)
 _MAX_PAGES = 20  # that one request may read to find visible items
 
@@ -37,11 +40,30 @@ route = RouteTable("Executions")
 STATUS = Param(
     name="status",
     description=(
-        "only executions of this status; `troubled` selects all that failed, were missed, were canceled or are stale; "
-        "`cancelled` is accepted for `canceled`"
+        "only executions of this status; if repeated, of any. `troubled` selects those that failed, were missed, "
+        "are stale or completed with errors; `pending` those that have not started; `in_progress` those that have "
+        "started and are not over, also while they wait; `timed_out` those that failed because of a timeout; `not_run` "
+        "those that were skipped or missed. `success` is accepted for `succeeded`, and `cancelled` for `canceled`"
     ),
-    schema={"type": "string", "enum": [*(status.name.lower() for status in Status), TROUBLED]},
+    schema={"type": "array", "items": {"type": "string", "enum": list(STATUS_WORDS)}, "maxItems": 20},
 )
+RUN_FILTERS = (
+    STATUS,
+    Param(
+        name="trigger",
+        description="only executions that exist for this reason; if repeated, for any of them",
+        schema={
+            "type": "array",
+            "items": {"type": "string", "enum": [cause.name.lower() for cause in Cause]},
+            "maxItems": 10,
+        },
+    ),
+    Param(name="node", description="only executions that this node ran last, its name or number"),
+    Param(name="from", description="only executions due or requested from then on", schema=_INSTANT),
+    Param(name="to", description="only executions due or requested before then", schema=_INSTANT),
+)
+DETAIL = Param(name="detail", description="add what people look for", schema={"type": "boolean", "default": False})
+TIMEZONE = Param(name="timezone", description="the zone of times in sentences; by default that of the job")
 EXECUTIONS_RESPONSE = {
     200: ResponseDoc.page_of(
         "ExecutionItem",
@@ -75,7 +97,7 @@ REPLAY_RESPONSE = {202: ResponseDoc("the new execution", ref("Asked"), examples.
     query=(
         LIMIT,
         CURSOR,
-        STATUS,
+        *RUN_FILTERS,
         NAMESPACE_FILTER,
         Param(name="job", description="only executions of this job, an id or a name"),
         Param(
@@ -91,30 +113,44 @@ async def list_executions(context: RequestContext) -> web.StreamResponse:
     named = context.text("job")
     job = None if named is None else (await context.find_job(named)).id
     prefix = _read_id_prefix(context.text("id_prefix"))
-    return await list_response(context, read_filter(context, job), check=job is None, id_prefix=prefix)
+    return await list_response(context, await read_filter(context, job), check=job is None, id_prefix=prefix)
 
 
 @route.get(
     "/executions/{id}",
     permission=Permission.VIEW,
     summary="Get an execution with its tasks, attempts and report",
+    query=(DETAIL,),
     returns={200: ResponseDoc("the execution", ref("Execution"), examples.EXECUTION_SHOWN)},
 )
 async def get(context: RequestContext) -> web.StreamResponse:
-    """Get an execution with its tasks, attempts and report."""
-    return json_response(await context.api.service.runs.get_json(context.view.execution.id))
+    """Get an execution with its tasks, attempts and report.
+
+    With `detail`, also its queue and labels, what its tasks need, their progress, and the runs before and after it.
+    """
+    if not context.boolean("detail"):
+        return json_response(await context.api.service.runs.get_json(context.view.execution.id))
+    views, execution = context.api.service.views, context.view.execution
+    body = await views.run_detail.body(context.view)
+    return json_response(body | write_neighbours(await views.runs.neighbours(execution)))
 
 
 @route.get(
     "/executions/{id}/why",
     permission=Permission.VIEW,
     summary="Explain what happened to an execution",
+    query=(DETAIL, TIMEZONE),
     returns={200: ResponseDoc("the decisions, in order", ref("Why"), examples.WHY)},
 )
 async def why(context: RequestContext) -> web.StreamResponse:
-    """Explain what happened to an execution and why. Times in sentences are in the zone of the job."""
-    steps = await context.api.service.why.why_execution(context.view.execution.id)
-    return json_response({"steps": [write_step(step) for step in steps]})
+    """Explain what happened to an execution and why. Times in sentences are in the zone of the job.
+
+    With `detail`, each step also has its task, attempt, references and numbers, and there are more steps: claims,
+    limits, backoff and what followed.
+    """
+    detail, zone = context.boolean("detail"), read_timezone(context)
+    steps = await context.api.service.why.why_execution(context.view.execution.id, detail=detail, zone=zone)
+    return why_response(steps, detail=detail)
 
 
 @route.post(
@@ -253,29 +289,72 @@ def accepted_response(
     return json_response(answer, status=202, headers={"Location": where})
 
 
-def read_filter(context: RequestContext, job: bytes | None) -> ExecutionFilter:
+async def read_filter(context: RequestContext, job: bytes | None) -> ExecutionSelection:
     """Read the filter of a list of executions."""
-    text = context.text("status")
-    if text is None:
-        return ExecutionFilter(job=job)
-    if text == TROUBLED:
-        return ExecutionFilter(job=job, troubled=True)
     try:
-        return ExecutionFilter(job=job, status=Status[_STATUS_ALIASES.get(text.upper(), text.upper())])
-    except KeyError:
-        allowed = ", ".join((*(status.name.lower() for status in Status), TROUBLED))
-        raise Malformed(f'invalid status "{text[:64]}"; use one of {allowed}') from None
+        selection = select_executions(_read_words(context, "status"), job)
+    except Invalid as error:
+        raise Malformed(str(error)) from None
+    causes = []
+    for text in _read_words(context, "trigger"):
+        if text.upper() not in Cause.__members__:
+            allowed = ", ".join(cause.name.lower() for cause in Cause)
+            raise Malformed(f'invalid trigger "{text[:64]}"; use one of {allowed}')
+        causes.append(Cause[text.upper()])
+    where = replace(
+        selection.where,
+        causes=tuple(causes),
+        node=await _read_node(context),
+        from_us=context.instant_us("from"),
+        to_us=context.instant_us("to"),
+    )
+    return replace(selection, where=where)
+
+
+def _read_words(context: RequestContext, name: str) -> list[str]:
+    """Return the values of a parameter, which may be repeated or separated by commas."""
+    return [word for text in context.texts(name) for word in text.split(",")]
+
+
+async def _read_node(context: RequestContext) -> int | None:
+    """Return the number of the requested node. Of several incarnations with its name, the latest counts."""
+    text = context.text("node")
+    if text is None:
+        return None
+    if text.isascii() and text.isdigit() and len(text) < 10:
+        return int(text)
+    numbers = [node.number for node in await context.api.store.nodes() if node.name == text]
+    if not numbers:
+        raise NotFound(f'node "{text[:200]}" not found; list the nodes to see their names')
+    return max(numbers)
+
+
+def read_timezone(context: RequestContext) -> str | None:
+    """Return the requested time zone. Raises ``Malformed`` for an unknown one."""
+    zone = context.text("timezone")
+    if zone is not None:
+        try:
+            get_zone(zone)
+        except ValueError as error:
+            raise Malformed(str(error)) from None
+    return zone
+
+
+def why_response(steps: Sequence[WhyStep], *, detail: bool) -> web.Response:
+    """Return an explanation; with ``detail``, in full."""
+    return json_response({"steps": [write_why_step(step) if detail else write_step(step) for step in steps]})
 
 
 async def list_response(
-    context: RequestContext, where: ExecutionFilter, *, check: bool, id_prefix: str = ""
+    context: RequestContext, selection: ExecutionSelection, *, check: bool, id_prefix: str = ""
 ) -> web.Response:
     """Return a page of executions. With ``check``, those in namespaces that the caller may not see are left out."""
     runs, store = context.api.service.runs, context.api.store
     cursor = read_id_cursor(context.text("cursor")) or _cursor_before(id_prefix)
-    if not check or context.sees_everything:
+    where, sees_all = selection.where, not check or context.sees_everything
+    if sees_all and selection.keep is None:
         page = await runs.list_json(where, limit=context.limit, cursor=cursor)
-        return _write_page(page.items, page.cursor, id_prefix)
+        return _write_page(page.items, page.cursor, id_prefix, complete=page.complete)
     jobs: dict[bytes, JobName] = {}
 
     async def read(limit: int, at: bytes | None) -> Page[Execution | Span]:
@@ -284,17 +363,22 @@ async def list_response(
         return page
 
     def keep(item: Execution | Span) -> bool:
-        return item.job in jobs and context.is_visible(jobs[item.job].namespace)
+        if selection.keep is not None and not selection.keep(item):
+            return False
+        return sees_all or (item.job in jobs and context.is_visible(jobs[item.job].namespace))
 
     kept = await collect_visible_page(read, keep, limit=context.limit, cursor=cursor)
-    return _write_page(await runs.write_items(kept.items, jobs), kept.cursor, id_prefix)
+    return _write_page(await runs.write_items(kept.items, jobs), kept.cursor, id_prefix, complete=kept.complete)
 
 
-def _write_page(items: Sequence[dict[str, Any]], cursor: bytes | None, id_prefix: str) -> web.Response:
+def _write_page(
+    items: Sequence[dict[str, Any]], cursor: bytes | None, id_prefix: str, *, complete: bool
+) -> web.Response:
     """Return a page. The list is in the order of ids, so the first id without the prefix ends it."""
     matching = [item for item in items if item["id"].replace("-", "").startswith(id_prefix)]
     is_last = len(matching) < len(items)
-    return json_response({"items": matching, "next_cursor": None if is_last else write_cursor(cursor)})
+    next_cursor = None if is_last else write_cursor(cursor)
+    return json_response({"items": matching, "next_cursor": next_cursor, "complete": is_last or complete})
 
 
 def _read_id_prefix(text: str | None) -> str:
@@ -326,7 +410,7 @@ async def collect_visible_page(
         cursor = page.cursor
         if cursor is None or len(kept) >= limit:
             break
-    return Page(items=kept, cursor=cursor)
+    return Page(items=kept, cursor=cursor, complete=cursor is None or len(kept) >= limit)
 
 
 def write_step(step: WhyStep) -> dict[str, Any]:

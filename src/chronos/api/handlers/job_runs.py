@@ -4,23 +4,28 @@ from aiohttp import web
 
 from chronos.api.auth.permissions import Permission
 from chronos.api.handlers.executions import (
+    DETAIL,
     EXECUTIONS_RESPONSE,
-    STATUS,
+    RUN_FILTERS,
+    TIMEZONE,
     accepted_response,
     list_response,
     read_filter,
-    write_step,
+    read_timezone,
+    why_response,
 )
 from chronos.api.openapi import examples
 from chronos.api.request import BodyReader, RequestContext
 from chronos.api.responses import json_response
 from chronos.api.routing import CURSOR, LIMIT, Body, Param, ResponseDoc, RouteTable, ref
 from chronos.core.calendar import rfc3339
+from chronos.core.job import JobState
 from chronos.core.planner import MAX_PREVIEW
 from chronos.service.enqueue import MAX_ENQUEUED
 from chronos.service.run_requests import PlainPayload, to_stored_payload
 from chronos.service.serializers import id_text
 from chronos.service.start_times import choose_start_times
+from chronos.service.views.json_shapes import write_upcoming
 
 route = RouteTable("Executions")
 REASON = {"type": ["string", "null"], "maxLength": 1000, "description": "recorded with the run"}
@@ -206,14 +211,19 @@ async def backfill(context: RequestContext) -> web.StreamResponse:
             description="the number of scheduled times",
             schema={"type": "integer", "minimum": 1, "maximum": MAX_PREVIEW, "default": 10},
         ),
+        DETAIL,
     ),
     returns={
         200: ResponseDoc(
-            "the scheduled times; none unless the job is active",
+            "the scheduled times; of a paused job those that resuming it would run, marked as `held`; with `detail`, "
+            "objects with the clock of the schedule's zone, and the effects of clock changes within a year",
             {
                 "type": "object",
                 "required": ["items"],
-                "properties": {"items": {"type": "array", "items": _INSTANT}},
+                "properties": {
+                    "items": {"type": "array", "items": {"anyOf": [_INSTANT, ref("UpcomingRun")]}},
+                    "held": {"type": "boolean", "description": "true while the job is paused"},
+                },
             },
             {"items": ["2027-01-01T08:00:00Z", "2027-01-04T08:00:00Z"]},
         )
@@ -222,20 +232,23 @@ async def backfill(context: RequestContext) -> web.StreamResponse:
 async def next_runs(context: RequestContext) -> web.StreamResponse:
     """List the next scheduled times of a job."""
     count = context.integer("count", 10, low=1, high=MAX_PREVIEW)
+    if context.boolean("detail"):
+        return json_response(write_upcoming(context.api.service.views.upcoming.of(context.job, count)))
     runs_us = await context.api.service.jobs.next_runs(id_text(context.job.id), count)
-    return json_response({"items": [rfc3339(us) for us in runs_us]})
+    held = {"held": True} if context.job.state is JobState.PAUSED else {}
+    return json_response({"items": [rfc3339(us) for us in runs_us], **held})
 
 
 @route.get(
     "/jobs/{ref}/executions",
     permission=Permission.VIEW,
     summary="List the executions of a job, newest first",
-    query=(LIMIT, CURSOR, STATUS),
+    query=(LIMIT, CURSOR, *RUN_FILTERS),
     returns=EXECUTIONS_RESPONSE,
 )
 async def executions(context: RequestContext) -> web.StreamResponse:
     """List the executions of a job, newest first."""
-    return await list_response(context, read_filter(context, context.job.id), check=False)
+    return await list_response(context, await read_filter(context, context.job.id), check=False)
 
 
 @route.get(
@@ -245,6 +258,8 @@ async def executions(context: RequestContext) -> web.StreamResponse:
     summary="Explain why a job ran or did not run",
     query=(
         Param(name="at", description="the time to explain; by default the last runs and the next", schema=_INSTANT),
+        DETAIL,
+        TIMEZONE,
     ),
     returns={200: ResponseDoc("the decisions, in order", ref("Why"), examples.WHY)},
 )
@@ -253,5 +268,8 @@ async def why(context: RequestContext) -> web.StreamResponse:
 
     Times in sentences are in the zone of the job.
     """
-    steps = await context.api.service.why.why(id_text(context.job.id), context.instant_us("at"))
-    return json_response({"steps": [write_step(step) for step in steps]})
+    detail = context.boolean("detail")
+    steps = await context.api.service.why.why(
+        id_text(context.job.id), context.instant_us("at"), detail=detail, zone=read_timezone(context)
+    )
+    return why_response(steps, detail=detail)

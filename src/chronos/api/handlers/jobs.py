@@ -6,16 +6,27 @@ from typing import Any
 
 import msgspec
 from aiohttp import web
+from msgspec.structs import replace
 
 from chronos.api.auth.command_permission import require_save
 from chronos.api.auth.permissions import Permission
 from chronos.api.errors import Malformed, StaleVersion
+from chronos.api.handlers.job_details import (
+    DERIVED_SELECTION,
+    DETAIL,
+    INCLUDE,
+    JOB_PAGE,
+    SORT,
+    read_derived_selection,
+    read_job_details,
+    read_sort,
+)
 from chronos.api.handlers.job_selection import SELECTION, read_selection
 from chronos.api.handlers.readonly_fields import check_kept, check_readonly_fields, check_state, read_sent_version
 from chronos.api.handlers.save_results import save_facts, write_saved
 from chronos.api.merge_patch import merge
 from chronos.api.openapi import examples
-from chronos.api.pagination import read_name_cursor, write_cursor
+from chronos.api.pagination import read_job_cursor, write_cursor
 from chronos.api.request import RequestContext
 from chronos.api.responses import (
     job_response,
@@ -30,6 +41,7 @@ from chronos.api.routing import (
     JSON,
     LIMIT,
     NAMESPACE,
+    UPDATE,
     Body,
     ResponseDoc,
     RouteTable,
@@ -43,6 +55,7 @@ from chronos.service.save_jobs import SavedJob
 from chronos.service.save_jobs import version_conflict as version_conflict_of
 from chronos.service.serializers import Draft, InvalidJob, Problem, id_text, write_job
 from chronos.service.serializers.identifiers import read_id
+from chronos.service.views.json_shapes import write_job_facts
 
 MERGE_PATCH = "application/merge-patch+json"
 _LARGE = 16 << 10  # bytes of a stored job that is read in a thread
@@ -88,27 +101,43 @@ async def create(context: RequestContext) -> web.StreamResponse:
     permission=Permission.VIEW,
     scope=Scope.BODY,
     summary="List jobs by name",
-    query=(LIMIT, CURSOR, *SELECTION),
-    returns={200: ResponseDoc.page_of("Job", examples.JOB)},
+    query=(LIMIT, CURSOR, SORT, *SELECTION, *DERIVED_SELECTION, DETAIL, INCLUDE),
+    returns={200: JOB_PAGE},
 )
 async def list_jobs(context: RequestContext) -> web.StreamResponse:
-    """List jobs by namespace and name, each with its last execution."""
+    """List jobs, each with its last execution. A page that is not `complete` is short: `next_cursor` continues it."""
     selection = read_selection(context, Permission.VIEW)
-    page = await selection.page(context, context.limit, read_name_cursor(context.text("cursor")))
+    where, sort = read_derived_selection(context, selection), read_sort(context)
+    cursor = read_job_cursor(context.text("cursor"), sort)
+    page = await context.api.store.list_jobs(where, limit=context.limit, cursor=cursor, sort=sort)
     last = await context.api.service.runs.latest_json(page.items)
-    items = [write_job(job, last_execution=last.get(job.id)) for job in page.items]
-    return json_response({"items": items, "next_cursor": write_cursor(page.cursor)})
+    now_us = context.api.clock.now_us()
+    extra = await read_job_details(context, page.items)
+    items = [
+        write_job(job, now_us=now_us, last_execution=last.get(job.id)) | extra.get(job.id, {}) for job in page.items
+    ]
+    answer = {
+        "items": items,
+        "next_cursor": write_cursor(page.cursor),
+        "previous_cursor": write_cursor(page.previous),
+        "complete": page.complete,
+    }
+    return json_response(answer)
 
 
 @route.get(
     "/jobs/{ref}",
     permission=Permission.VIEW,
     summary="Get a job",
+    query=(DETAIL,),
     returns={200: _JOB_RESPONSE},
 )
 async def get(context: RequestContext) -> web.StreamResponse:
-    """Get a job by id or name, with its last execution."""
-    return await job_response(context, context.job)
+    """Get a job by id or name, with its last execution; with `detail`, also its status, recent runs and relations."""
+    if not context.boolean("detail"):
+        return await job_response(context, context.job)
+    facts = await context.api.service.views.job_facts.get(context.job)
+    return await job_response(context, context.job, extra=write_job_facts(facts))
 
 
 @route.put(
@@ -116,7 +145,7 @@ async def get(context: RequestContext) -> web.StreamResponse:
     permission=Permission.ADMINISTER,
     scope=Scope.BODY,
     summary="Create or replace a job",
-    query=(NAMESPACE,),
+    query=(NAMESPACE, UPDATE),
     body=Body(ref("JobFields"), examples.JOB_INPUT),
     returns={200: _REPLACED_RESPONSE, 201: _CREATED_RESPONSE},
     honours_if_match=True,
@@ -126,7 +155,7 @@ async def put(context: RequestContext) -> web.StreamResponse:
     """Replace the definition of a job, or create the job if it does not exist."""
     ref_text = context.path("ref")
     data = await context.json()
-    existing = await _find_existing(context, ref_text)
+    existing = await find_existing(context, ref_text)
     if existing is not None:
         name, namespace = existing.name, existing.namespace
     else:
@@ -151,6 +180,7 @@ async def put(context: RequestContext) -> web.StreamResponse:
     "/jobs/{ref}",
     permission=Permission.ADMINISTER,
     summary="Change some fields of a job",
+    query=(UPDATE,),
     body=Body(ref("JobPatch"), {"schedule": "0 10 * * *", "description": None}, types=(MERGE_PATCH, JSON)),
     returns={200: _REPLACED_RESPONSE},
     honours_if_match=True,
@@ -215,6 +245,7 @@ async def _replace(
     its first response was lost.
     """
     require_save(context, draft)
+    draft = replace(draft, update_policy=context.update_policy)
     try:
         expect = await read_expected_version(context, existing)
         if existing is not None and version not in (None, existing.version):
@@ -259,7 +290,7 @@ async def _to_conflict(context: RequestContext, job: Job) -> Exception:
     return Conflict(f'"{job.name}" was changed meanwhile to version {current.version}; read it again')
 
 
-async def _find_existing(context: RequestContext, ref_text: str) -> Job | None:
+async def find_existing(context: RequestContext, ref_text: str) -> Job | None:
     """Find the job of a PUT. An id must exist; a name need not."""
     try:
         job = await context.api.service.jobs.get(ref_text, context.namespace)

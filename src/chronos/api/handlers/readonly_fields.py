@@ -100,7 +100,7 @@ def _check_id(fields: Mapping[str, Any], existing: Job) -> list[Problem]:
 def _check_others(fields: Mapping[str, Any], existing: Job, now_us: int) -> list[Problem]:
     """Check the other fields that only the server sets."""
     problems: list[Problem] = []
-    known = write_job(existing)
+    known = write_job(existing, now_us=now_us)
     note = fields.get("note")
     if note not in (None, "", known.get("note")):
         problems.append(Problem("/note", f"differs from the stored note; it is {_STATE_HINT} with a reason"))

@@ -64,8 +64,10 @@ async def preview(context: RequestContext) -> web.StreamResponse:
     if schedule_input.spec is None and not body.problems:
         body.fault("schedule", 'is required; use text of any dialect, or an object such as {"cron": "0 9 * * *"}')
     body.raise_problems()
-    assert schedule_input.spec is not None
-    result = preview_spec(schedule_input.spec, now_us=context.api.clock.now_us(), count=count, key=key)
+    now_us = context.api.clock.now_us()
+    spec = schedule_input.spec_at(now_us)
+    assert spec is not None
+    result = preview_spec(spec, now_us=now_us, count=count, key=key)
     return json_response(
         {
             "words": result.words,

@@ -1,13 +1,12 @@
 """The server: health, readiness, metrics, documentation, status, nodes, queues, namespaces and the audit log."""
 
 import asyncio
-from collections.abc import Mapping
 from typing import Any
 
 from aiohttp import web
 
 from chronos.api.auth.permissions import Permission
-from chronos.api.handlers.executions import collect_visible_page
+from chronos.api.handlers.executions import DETAIL, collect_visible_page
 from chronos.api.openapi import examples
 from chronos.api.pagination import read_id_cursor, write_cursor
 from chronos.api.problems import PROBLEMS_PATH
@@ -16,14 +15,16 @@ from chronos.api.responses import json_response
 from chronos.api.routing import CURSOR, LIMIT, NAMESPACE_FILTER, ResponseDoc, RouteTable, Scope, ref
 from chronos.core.calendar import rfc3339
 from chronos.core.lane import read_lane
-from chronos.core.node import AuditEntry, Node
+from chronos.core.node import AuditEntry
 from chronos.errors import ChronosError, Unavailable
-from chronos.service.node_defaults import DEFAULTS_LABEL, compare_defaults
+from chronos.service.settings.node_defaults import DEFAULTS_LABEL, compare_defaults
+from chronos.service.views.json_shapes import write_node, write_queue
 from chronos.store.contract import Page
 
 MAX_NAMESPACES = 1_000
 _PROBE_TIMEOUT_S = 5.0  # for the store to respond
 _COUNTERS = ("executions_here", "jobs_held", "jobs_recovered", "jobs_failed_to_recover")  # over all namespaces
+_LOAD = ("running", "longest_since", "taken_over")  # of a node, over all namespaces
 _METRICS = "text/plain; version=0.0.4; charset=utf-8"
 
 root = RouteTable("Server", base="")  # outside /api/v1
@@ -141,9 +142,14 @@ async def status(context: RequestContext) -> web.StreamResponse:
 )
 async def nodes(context: RequestContext) -> web.StreamResponse:
     """List every known node, alive or stopped."""
-    known = await context.api.store.nodes()
-    defaults = await compare_defaults(context.api.store, known)
-    return json_response({"items": [_write_node(node, defaults.get(node.number)) for node in known]})
+    rows = await context.api.service.views.cluster.nodes()
+    defaults = await compare_defaults(context.api.store, [row.node for row in rows])
+    items = [write_node(row) | {"defaults": defaults.get(row.node.number)} for row in rows]
+    for item in items:
+        item["labels"] = {name: value for name, value in item["labels"].items() if name != DEFAULTS_LABEL}
+    if not context.principal.may(Permission.VIEW):
+        items = [{name: value for name, value in item.items() if name not in _LOAD} for item in items]
+    return json_response({"items": items})
 
 
 @route.get(
@@ -151,10 +157,20 @@ async def nodes(context: RequestContext) -> web.StreamResponse:
     permission=Permission.VIEW,
     scope=Scope.EVERYWHERE,
     summary="Show queue depths",
-    returns={200: ResponseDoc.list_of("Queue", examples.QUEUE, description="the queues that are not empty")},
+    query=(DETAIL,),
+    returns={
+        200: ResponseDoc.list_of(
+            "Queue",
+            examples.QUEUE,
+            description="the queues that are not empty; with `detail`, every queue as one item, with its nodes",
+        )
+    },
 )
 async def queues(context: RequestContext) -> web.StreamResponse:
     """Return the executions per queue, by the labels and functions that they require of a node."""
+    if context.boolean("detail"):
+        rows = await context.api.service.views.cluster.queues()
+        return json_response({"items": [write_queue(row) for row in rows]})
     lanes = await context.api.store.lanes()
     items = []
     for depth in await context.api.store.depths():
@@ -218,17 +234,3 @@ async def audit(context: RequestContext) -> web.StreamResponse:
         for entry in page.items
     ]
     return json_response({"items": items, "next_cursor": write_cursor(page.cursor)})
-
-
-def _write_node(node: Node, defaults: Mapping[str, Any] | None) -> dict[str, Any]:
-    return {
-        "number": node.number,
-        "name": node.name,
-        "state": "alive" if node.stopped_us is None else "stopped",
-        "started_at": rfc3339(node.started_us),
-        "beat_at": rfc3339(node.beat_us),
-        "stopped_at": None if node.stopped_us is None else rfc3339(node.stopped_us),
-        "slots": node.slots,
-        "labels": {name: value for name, value in node.labels.items() if name != DEFAULTS_LABEL},
-        "defaults": defaults,
-    }

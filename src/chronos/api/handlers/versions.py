@@ -14,6 +14,7 @@ from chronos.api.responses import job_response, json_response, read_expected_ver
 from chronos.api.routing import (
     CURSOR,
     LIMIT,
+    UPDATE,
     Body,
     Param,
     ResponseDoc,
@@ -83,6 +84,7 @@ async def diff(context: RequestContext) -> web.StreamResponse:
     "/jobs/{ref}/rollback",
     permission=Permission.ADMINISTER,
     summary="Roll back to an old version, as a new version",
+    query=(UPDATE,),
     body=Body.of_fields({"version": _NUMBER}, required=("version",), example={"version": 6}),
     returns={200: ResponseDoc("the job after the rollback", ref("JobOrSaved"), examples.JOB)},
     honours_if_match=True,
@@ -101,7 +103,14 @@ async def rollback(context: RequestContext) -> web.StreamResponse:
     jobs, ref_text = context.api.service.jobs, id_text(context.job.id)
     require_targets(context, context.job.namespace, (await jobs.version(ref_text, version)).spec)
     try:
-        saved = await jobs.rollback(ref_text, version, expect=known, actor=context.actor, dry_run=context.dry_run)
+        saved = await jobs.rollback(
+            ref_text,
+            version,
+            expect=known,
+            actor=context.actor,
+            dry_run=context.dry_run,
+            update_policy=context.update_policy,
+        )
     except Conflict as error:
         raise await to_stale_if_changed(context, known, error) from None
     if context.dry_run:

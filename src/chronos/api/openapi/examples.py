@@ -5,7 +5,7 @@ from typing import Any
 from chronos.core.config import NOTHING_SET, Overlap, Retry, Settings
 from chronos.core.job import JobSpec, Target, Task
 from chronos.core.settings.levels import Levels
-from chronos.service.effective import write_effective
+from chronos.service.settings.effective import write_effective
 from chronos.store.level_cache import UpperSettings
 
 JOB_ID = "0b7c1f3e-6a52-5d0f-9d0e-0c5e5a4f1a11"

@@ -21,6 +21,7 @@ from chronos.api.openapi.schema_builders import (
     with_description,
 )
 from chronos.api.openapi.target_schema import OTHER_TARGETS, TARGET_SCHEMAS, TARGETS
+from chronos.api.openapi.view_schemas import JOB_DETAIL_FIELDS
 from chronos.api.routing import ref
 from chronos.core.config import (
     DEFAULTS,
@@ -72,7 +73,9 @@ _OPTIONS: Schema = {
         "the earliest scheduled time, from which intervals count; without an offset, in the zone of the schedule",
         "2027-01-01T00:00:00Z",
     ),
-    "end": text("the latest scheduled time", "2027-12-31T00:00:00Z"),
+    "end": text(
+        "the latest scheduled time, or a duration from `start` or from the save that sets it", "2027-12-31T00:00:00Z"
+    ),
     "jitter": duration("the maximum random delay of a run, to spread the load", "30s"),
     "exclude": texts(
         "excluded times: dates, ranges of dates, cron expressions", MAX_EXCLUSIONS, ["2027-12-25", "* * * * SUN"]
@@ -287,11 +290,13 @@ _READ_ONLY: dict[str, str] = {
     "last_execution": "the latest execution",
     "created_at": "when the job was created",
     "updated_at": "when the job was last changed",
-    "note": "why the job is paused or disabled",
+    "note": "why the job is paused or disabled, or why this server leaves it alone",
+    "held": "true while the job is paused: next_run_at is what resuming it would run",
     "paused_at": "when the job was paused",
     "error": "why the definition cannot be read",
     "diff": "how a change affects the upcoming runs",
     "warnings": "what may surprise in the schedule that was saved",
+    **{name: f"`{name}` of a job that was read with `detail` or `include`" for name in JOB_DETAIL_FIELDS},
 }
 #: Fields of the definition, in requests and responses.
 JOB_FIELDS: Schema = {
@@ -333,7 +338,8 @@ JOB_FIELDS: Schema = {
     ),
     "payload": {"description": f"any JSON of up to {MAX_PAYLOAD // 1024} KiB, passed to the targets"},
 }
-_JOB: Schema = {
+#: Fields of the definition and read-only fields, in requests.
+JOB_INPUT_FIELDS: Schema = {
     "name": {"description": "unique in the namespace; cannot be changed", **ref("Name")},
     "namespace": any_of('by default the namespace of the request, or "default"', ref("Name")),
     "enabled": with_description(
@@ -359,11 +365,11 @@ _JOB: Schema = {
 }
 
 JOB_SCHEMAS: dict[str, Schema] = {
-    "JobFields": {"type": "object", "properties": _JOB, **OTHER_TARGETS},
+    "JobFields": {"type": "object", "properties": JOB_INPUT_FIELDS, **OTHER_TARGETS},
     "JobInput": {
         "allOf": [
             ref("JobFields"),
-            {"type": "object", "required": ["name"], "properties": {"name": _JOB["name"]}},
+            {"type": "object", "required": ["name"], "properties": {"name": JOB_INPUT_FIELDS["name"]}},
         ]
     },
     "JobPatch": with_description(

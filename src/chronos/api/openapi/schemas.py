@@ -3,7 +3,18 @@
 from typing import Any
 
 from chronos.api.auth.permissions import Role
+from chronos.api.openapi.guide_schema import GUIDE_SCHEMAS
 from chronos.api.openapi.job_schema import JOB_FIELDS, JOB_SCHEMAS
+from chronos.api.openapi.view_schemas import (
+    EXECUTION_DETAIL_FIELDS,
+    JOB_DETAIL_FIELDS,
+    LETTER_DETAIL_FIELDS,
+    NODE_DETAIL_FIELDS,
+    QUEUE_DETAIL_FIELDS,
+    TASK_DETAIL_FIELDS,
+    VIEW_SCHEMAS,
+    WHY_DETAIL_FIELDS,
+)
 from chronos.api.routing import ref
 from chronos.core.config import Settings
 from chronos.core.execution import Status
@@ -47,9 +58,11 @@ _JOB_REQUIRED: dict[str, Any] = {
 _JOB_OPTIONAL: dict[str, Any] = {
     **{name: schema for name, schema in JOB_FIELDS.items() if name not in _JOB_REQUIRED},
     "tags": ref("Tags"),
-    "note": {"type": "string", "description": "why the job is paused or disabled"},
+    "note": {"type": "string", "description": "why the job is paused or disabled, or why this server leaves it alone"},
+    "held": _BOOLEAN,
     "paused_at": _AT,
     "error": {"type": "string", "description": "why the definition cannot be read; such a job does not run"},
+    **JOB_DETAIL_FIELDS,
 }
 _LAST = {"anyOf": [ref("ExecutionItem"), {"type": "null"}]}
 
@@ -99,8 +112,8 @@ _NODE_FACTS: dict[str, Any] = {
     "slots": _INTEGER,
     "executions_here": _INTEGER,
     "jobs_held": _INTEGER,
-    "jobs_recovered": _INTEGER,
-    "jobs_failed_to_recover": _INTEGER,
+    "jobs_recovered": _INTEGER | {"description": "active or paused jobs found at the start, without broken ones"},
+    "jobs_failed_to_recover": _INTEGER | {"description": "jobs that this node cannot schedule"},
 }
 _ATTEMPT = _object(
     {
@@ -111,6 +124,46 @@ _ATTEMPT = _object(
         "finished_at": _AT_OR_NULL,
         "error": _TEXT_OR_NULL,
         "worker": _TEXT_OR_NULL,
+    },
+    {"backoff_ms": _NUMBER_OR_NULL | {"description": "the delay before the next attempt, if one followed"}},
+)
+_REPORT_TASK = _object(
+    {
+        "name": _TEXT,
+        "task_run_id": _ID,
+        "status": _TEXT,
+        "on_failure": _TEXT,
+        "started_at": _AT_OR_NULL,
+        "finished_at": _AT_OR_NULL,
+        "worked_ms": {"type": "number", "description": "the time of its attempts, without waits"},
+        "error": _TEXT_OR_NULL,
+        "result": {"description": "what the task returned"},
+        "stopped_by": {"anyOf": [ref("Anything"), {"type": "null"}]},
+        "attempts": _list(ref("Attempt")),
+    }
+)
+_REPORT = _object(
+    {
+        "execution_id": _ID,
+        "job_id": _ID,
+        "job_name": _TEXT_OR_NULL,
+        "namespace": _TEXT_OR_NULL,
+        "job_version": _INTEGER,
+        "scheduled_at": _AT,
+        "trigger": _TEXT,
+        "recovered": _BOOLEAN,
+        "node": _TEXT_OR_NULL,
+        "replay_of": {"anyOf": [_ID, {"type": "null"}]},
+        "span": {"anyOf": [ref("Anything"), {"type": "null"}]},
+        "mode": _TEXT,
+        "strategy": _TEXT,
+        "status": _TEXT_OR_NULL,
+        "reason": {"anyOf": [ref("Reason"), {"type": "null"}]},
+        "began_at": _AT,
+        "finished_at": _AT_OR_NULL,
+        "worked_ms": {"type": "number"},
+        "tasks": _list(ref("ReportTask")),
+        "stopped": _list(ref("Anything")),
     }
 )
 _TASK = _object(
@@ -123,7 +176,7 @@ _TASK = _object(
         "error": _TEXT_OR_NULL,
         "attempts": _list(ref("Attempt")),
     },
-    {"retired": {"type": "boolean", "description": "true if the job no longer has this task"}},
+    {"retired": {"type": "boolean", "description": "true if the job no longer has this task"}, **TASK_DETAIL_FIELDS},
 )
 _SOME_RUNS = ref("SomeRuns")
 _RUNS = _object(
@@ -152,6 +205,7 @@ SCHEMAS: dict[str, Any] = {
     "Anything": {"type": "object", "additionalProperties": True},
     "Name": {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$"},
     **JOB_SCHEMAS,
+    **GUIDE_SCHEMAS,
     "Job": _object(_JOB_REQUIRED | {"last_execution": _LAST}, _JOB_OPTIONAL),
     "Saved": _object(
         {
@@ -245,7 +299,7 @@ SCHEMAS: dict[str, Any] = {
     ),
     "Enqueued": _object({"execution_ids": _list(_ID), "count": _INTEGER}),
     "Backfilled": _object({"execution_ids": _list(_ID), "count": _INTEGER, "next_from": _AT_OR_NULL}),
-    "Why": _object({"steps": _list(_object({"at": _AT, "verdict": _TEXT, "sentence": _TEXT}))}),
+    "Why": _object({"steps": _list(_object({"at": _AT, "verdict": _TEXT, "sentence": _TEXT}, WHY_DETAIL_FIELDS))}),
     "Signalled": _object({"execution_id": _ID, "signal": _TEXT}),
     "Cancelled": _object({"execution_id": _ID, "status": _STATUS}),
     "Reason": _object({"code": _TEXT, "message": _TEXT}),
@@ -254,9 +308,11 @@ SCHEMAS: dict[str, Any] = {
     "Span": _object(_SPAN),
     "Attempt": _ATTEMPT,
     "Task": _TASK,
+    "ReportTask": _REPORT_TASK,
+    "Report": _REPORT,
     "Execution": _object(
-        _EXECUTION | {"tasks": _list(ref("Task")), "report": {"anyOf": [ref("Anything"), {"type": "null"}]}},
-        {"payload": {}, "result": {}, "replay_of": _ID},
+        _EXECUTION | {"tasks": _list(ref("Task")), "report": {"anyOf": [ref("Report"), {"type": "null"}]}},
+        {"payload": {}, "result": {}, "replay_of": _ID, **EXECUTION_DETAIL_FIELDS},
     ),
     "DeadLetter": _object(
         {
@@ -267,7 +323,8 @@ SCHEMAS: dict[str, Any] = {
             "namespace": _TEXT,
             "failed_at": _AT,
             "reason": ref("Reason"),
-        }
+        },
+        LETTER_DETAIL_FIELDS,
     ),
     "Preview": _object(
         {
@@ -294,7 +351,7 @@ SCHEMAS: dict[str, Any] = {
         {
             "number": _INTEGER,
             "name": _TEXT,
-            "state": {"type": "string", "enum": ["alive", "stopped"]},
+            "state": {"type": "string", "enum": ["alive", "draining", "lost", "stopped"]},
             "started_at": _AT,
             "beat_at": _AT,
             "stopped_at": _AT_OR_NULL,
@@ -306,18 +363,18 @@ SCHEMAS: dict[str, Any] = {
                 "values are in force; null: the node has none",
                 "properties": {"number": _INTEGER, "in_force": _BOOLEAN},
             },
-        }
+        },
+        NODE_DETAIL_FIELDS,
     ),
     "Queue": _object(
         {
             "queue": _TEXT,
-            "labels": _MAP,
-            "functions": _list(_TEXT),
             "ready": _INTEGER,
             "queued": _INTEGER,
             "running": _INTEGER,
             "waiting": _INTEGER,
-        }
+        },
+        {"labels": _MAP, "functions": _list(_TEXT), **QUEUE_DETAIL_FIELDS},
     ),
     "Namespace": _object({"name": ref("Name")}),
     "AuditEntry": _object(
@@ -345,6 +402,7 @@ SCHEMAS: dict[str, Any] = {
     "Roles": _MAP | {"description": "a role per namespace"},
     "RolesInput": _ROLES_INPUT,
     "User": _object({"name": _TEXT, "role": _TEXT_OR_NULL, "namespaces": {"anyOf": [ref("Roles"), {"type": "null"}]}}),
+    **VIEW_SCHEMAS,
     "FieldError": _object({"pointer": _TEXT, "message": _TEXT}),
     "Problem": _object(
         {

@@ -9,16 +9,20 @@ import json
 import re
 import shlex
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
 from chronos.cli.ctl.contexts import ServerContext, hide_password
 from chronos.cli.ctl.errors import CommandFailure, ForeignServer, Unreachable, error_for_reply
 from chronos.cli.ctl.execution_ids import is_full_id
+from chronos.cli.output import note
+
+if TYPE_CHECKING:
+    import socket
 
 API = "/api/v1"
 MAX_ATTEMPTS = 3
@@ -49,10 +53,23 @@ class ApiReply:
 class ApiClient:
     """Client for one server. Names are looked up in ``server.namespace``; None means the server's default."""
 
-    def __init__(self, server: ServerContext, *, timeout_s: float = _TIMEOUT_S) -> None:
+    def __init__(
+        self,
+        server: ServerContext,
+        *,
+        timeout_s: float = _TIMEOUT_S,
+        connect_locally: "Callable[[], socket.socket] | None" = None,
+    ) -> None:
+        """``connect_locally`` connects to the API of a store within this process; ``server.url`` is then the store."""
         self.server = server
         self._timeout_s = timeout_s
         self._from_chronos = False
+        self._notices: set[str] = set()  # that were shown
+        self._connect_locally = connect_locally
+        self._headers = {"Accept": "application/json", "User-Agent": "chronosctl"}
+        if connect_locally is not None:
+            self._host, self._port, self._secure, self._base = "localhost", None, False, ""
+            return
         parts = urlsplit(server.url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise CommandFailure(
@@ -66,7 +83,6 @@ class ApiClient:
                 f'invalid port in "{hide_password(server.url)}"; use a number from 1 to 65535'
             ) from None
         self._base = parts.path.rstrip("/")
-        self._headers = {"Accept": "application/json", "User-Agent": "chronosctl"}
         authorization = _authorization(server, parts.username, parts.password)
         if authorization is not None:
             self._headers["Authorization"] = authorization
@@ -184,6 +200,12 @@ class ApiClient:
             return False
         return True
 
+    def _show_notice(self, notice: str | None) -> None:
+        """Print what the server says about the request, once."""
+        if notice is not None and self._from_chronos and notice not in self._notices:
+            self._notices.add(notice)
+            note(f"! {notice}")
+
     @contextmanager
     def _send(
         self,
@@ -196,9 +218,7 @@ class ApiClient:
         no_timeout: bool = False,
     ) -> Iterator[HTTPResponse]:
         all_headers = {**self._headers, **(headers or {})}
-        kind = HTTPSConnection if self._secure else HTTPConnection
-        connection = kind(self._host, self._port, timeout=None if no_timeout else self._timeout_s)
-        with closing(connection):
+        with closing(self._open_connection(None if no_timeout else self._timeout_s)) as connection:
             try:
                 data = None
                 if body is not None:
@@ -208,6 +228,7 @@ class ApiClient:
                 connection.request(method, target, data, all_headers)
                 response = connection.getresponse()
                 self._from_chronos = response.getheader("Server") == "chronos"
+                self._show_notice(response.getheader("X-Chronos-Notice"))
                 yield response
             except TimeoutError:
                 raise Unreachable(
@@ -217,6 +238,15 @@ class ApiClient:
                 raise Unreachable(_unreachable_message(self.server, error)) from None
             except ValueError as error:  # not UTF-8, not JSON, or not allowed in a header
                 raise CommandFailure(f"the request cannot be sent: {error}") from None
+
+    def _open_connection(self, timeout_s: float | None) -> HTTPConnection:
+        """Return a connection, which connects when it is used."""
+        kind = HTTPSConnection if self._secure else HTTPConnection
+        connection = kind(self._host, self._port, timeout=timeout_s)
+        if self._connect_locally is not None:
+            connection.sock = self._connect_locally()
+            connection.sock.settimeout(timeout_s)
+        return connection
 
 
 def _query_string(query: Query | None) -> str:

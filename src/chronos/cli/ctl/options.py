@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from chronos.cli.ctl.client import ApiClient
 
 FORMATS = ("table", "wide", "json", "jsonl", "yaml", "name")
-_SERVER_OPTIONS = ("server", "context", "namespace")
+_SERVER_OPTIONS = ("server", "context", "store", "namespace")
 _COMPLETION_TIMEOUT_S = 1.0
 MAX_COMPLETIONS = 50
 
@@ -22,9 +22,10 @@ Command = Callable[..., Any]
 
 
 def server_options(command: Command) -> Command:
-    """``--server``, ``--context`` and ``--namespace``. They may stand before or after the command."""
+    """``--server``, ``--context``, ``--store`` and ``--namespace``. They may stand before or after the command."""
     for option in (
         click.option("-n", "--namespace", metavar="NAME", help="The namespace of jobs.  [default: default]"),
+        click.option("--store", metavar="URL", help="A store to look into without a server: sqlite:///app.db"),
         click.option("--context", metavar="NAME", help="A server by its context name (see `context set`)."),
         click.option("--server", metavar="URL", help="The server's URL.  [default: http://127.0.0.1:8080]"),
     ):
@@ -50,9 +51,24 @@ def make_client(ctx: click.Context, options: dict[str, Any], *, timeout_s: float
     from chronos.cli.ctl.client import ApiClient
 
     program_options = ctx.find_root().params
-    server, context, namespace = (options.get(name) or program_options.get(name) for name in _SERVER_OPTIONS)
+    server, context, store, namespace = (options.get(name) or program_options.get(name) for name in _SERVER_OPTIONS)
+    if store is not None:
+        if server is not None or context is not None:
+            raise click.UsageError("--store cannot be combined with --server or --context; leave one out", ctx)
+        return _open_store(ctx, store, namespace)
     chosen = choose_server(server=server, context=context, namespace=namespace)
     return ApiClient(chosen) if timeout_s is None else ApiClient(chosen, timeout_s=timeout_s)
+
+
+def _open_store(ctx: click.Context, url: str, namespace: str | None) -> "ApiClient":
+    """Return a client for the API of a store within this process, until the command ends."""
+    from chronos.cli.ctl.client import ApiClient
+    from chronos.cli.ctl.contexts import ServerContext
+    from chronos.clock import SystemClock
+    from chronos.server.local_api import LocalApi
+
+    api = ctx.with_resource(LocalApi(url, SystemClock()))
+    return ApiClient(ServerContext(url=url, namespace=namespace), connect_locally=api.connect)
 
 
 def output_option(command: Command) -> Command:
@@ -90,6 +106,15 @@ def replay_options(command: Command) -> Command:
     ):
         command = option(command)
     return command
+
+
+def update_option(command: Command) -> Command:
+    """``--update POLICY``, for commands that change jobs; the argument is called ``update``."""
+    return click.option(
+        "--update",
+        type=click.Choice(("immediate", "graceful", "windowed")),
+        help="When a new schedule takes over, for this change only.  [default: the update of the job]",
+    )(command)
 
 
 def limit_option(default: int) -> Callable[[Command], Command]:

@@ -62,7 +62,7 @@ def _describe_recovery(status: Mapping[str, Any]) -> str | None:
     recovered, broken = status.get("jobs_recovered") or 0, status.get("jobs_failed_to_recover") or 0
     if not recovered and not broken:
         return None
-    sentence = f"{_count_jobs(recovered)} found when the node started"
+    sentence = f"{_count_jobs(recovered)} recovered when the node started"
     if not broken:
         return sentence
     return f"{sentence}; {_count_jobs(broken)} cannot be scheduled: chronosctl jobs get NAME says why"

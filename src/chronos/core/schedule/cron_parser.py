@@ -6,7 +6,8 @@ The parser is linear. It accepts ASCII only, with fields separated by blanks and
   names, ``7`` as Sunday, steps, ``5/15``, ``L``, ``L-3``, ``15W``, ``LW``, ``MON#2``, ``5L``, ``?`` and ``H``.
 * ``auto``: five fields, six with seconds, or seven with seconds and a year. It also accepts ranges that wrap around
   (``FRI-MON``), full names, ``l`` and ``w`` in lower case, ``L-3W``, and macros in any case.
-* ``quartz``: six fields, or seven with a year, as ``auto``; but 1 is Sunday, and one of the day fields must be free.
+* ``quartz``: six fields, or seven with a year, as ``auto``; but 1 is Sunday, ``/5`` starts at the first value, and one
+  of the day fields must be free.
 * ``posix``: five fields of ``*``, numbers, ranges and lists.
 """
 
@@ -18,8 +19,8 @@ from typing import NoReturn
 
 from chronos.core.schedule.cron import ALL_WEEKDAYS, FIRST_YEAR, LAST_NTH, LAST_YEAR, Cron
 from chronos.core.schedule.cron_format import list_set_bits
-from chronos.core.schedule.plugins import custom_names
-from chronos.errors import InvalidSchedule
+from chronos.core.schedule.plugins import custom_names, find_custom_name
+from chronos.errors import InvalidSchedule, UnknownSchedule
 
 MACROS = {
     "@yearly": "0 0 1 1 *",
@@ -45,6 +46,7 @@ class _Field:
     end: int  # the last value of `*` and `5/15`
     names: tuple[str, ...] = ()  # in full; the first three letters are a name too
     lenient: bool = False  # accepts full names, lower-case `l` and `w`, `L-3W`, and ranges that wrap around
+    bare_steps: bool = False  # accepts `/5`, from the first value
 
 
 _SECOND = _Field("second", 0, 59, 59)
@@ -61,14 +63,15 @@ _STANDARD = (_MINUTE, _HOUR, _DAY, _MONTH, _WEEKDAY)
 _WITH_SECONDS = (_SECOND, *_STANDARD)
 _POSIX = (_MINUTE, _HOUR, _DAY, _POSIX_MONTH, _POSIX_WEEKDAY)
 _LENIENT = tuple(replace(field, lenient=True) for field in _WITH_SECONDS)
-_QUARTZ = (*_LENIENT[:-1], _Field("weekday", 1, 7, 7, WEEKDAY_NAMES, lenient=True))
+_QUARTZ_WEEKDAY = _Field("weekday", 1, 7, 7, WEEKDAY_NAMES, lenient=True)
+_QUARTZ = tuple(replace(field, bare_steps=True) for field in (*_LENIENT[:-1], _QUARTZ_WEEKDAY))
 #: The layouts of each dialect; they differ in length. Errors show the first.
 _LAYOUTS = {
     "standard": (_STANDARD,),
     "seconds": (_WITH_SECONDS,),
     "posix": (_POSIX,),
     "auto": (_LENIENT[1:], _LENIENT, (*_LENIENT, _YEAR)),
-    "quartz": (_QUARTZ, (*_QUARTZ, _YEAR)),
+    "quartz": (_QUARTZ, (*_QUARTZ, replace(_YEAR, bare_steps=True))),
 }
 
 _TOKEN = re.compile(r"[^ \t]+")
@@ -198,9 +201,8 @@ def _parse_macro(text: str, *, any_case: bool) -> Cron:
         hint = f'macros are written in lower case: "{text.lower()}"' if text.lower() in MACROS else f"known: {known}"
         if text == "@reboot":
             hint = "give a schedule, or start the command from the service manager"
-        raise InvalidSchedule(
-            text, "is not a known macro", subject=f'"{text}"', position=0, length=len(text), hint=hint
-        )
+        kind = UnknownSchedule if find_custom_name(text) else InvalidSchedule
+        raise kind(text, "is not a known macro", subject=f'"{text}"', position=0, length=len(text), hint=hint)
     return parse_cron(expansion, dialect="standard")
 
 
@@ -249,7 +251,7 @@ def _parse_item(item: str, field: _Field) -> int:
         step = int(step_text)
         if step == 0:
             raise _FieldError("has a step of 0, expected at least 1", item)
-    if base == "*":
+    if base == "*" or (slash and not base and field.bare_steps):
         return _range_mask(field.low, field.end, step)
     low_text, dash, high_text = base.partition("-")
     low = _parse_value(low_text, field, item)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, assert_never
 from chronos.core.calendar import EPOCH_ORDINAL, rfc3339
 from chronos.core.schedule.cron import ALL_SIXTY, Cron, CronRule
 from chronos.core.schedule.cron_format import format_cron, format_fields
-from chronos.core.schedule.describe_cron import describe_cron, join
+from chronos.core.schedule.describe_cron import WEEKDAYS, describe_cron, join
 from chronos.core.schedule.durations import format_delay, format_period, format_time_of_day
 from chronos.core.schedule.exclusions import DateRange
 from chronos.core.schedule.interval import EveryRule
@@ -99,6 +99,8 @@ def _describe_period(rule: PeriodRule, start_us: int | None) -> list[str]:
     """Add a few words where "every day" or "every 6 hours" alone would be read as a cron expression."""
     amount = rule.period
     words = _every(amount)
+    if rule.weekday is not None:
+        words += f" on {WEEKDAYS[rule.weekday or 7]}"
     if rule.second_of_day is not None:
         words += f" at {format_time_of_day(rule.second_of_day)}"
     anchor = [f"counted from {rfc3339(rule.start_us)}"] if rule.start_us not in (None, start_us) else []

@@ -16,7 +16,7 @@ _MIN_SPAN_HOURS = 4  # fewer hours are listed; more are "every hour from … to 
 _MONDAY_TO_FRIDAY = 0b0111110
 _WEEKEND = 0b1000001
 _NTH = ("first", "second", "third", "fourth", "fifth", "last")
-_WEEKDAYS = ("", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+WEEKDAYS = ("", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _MONTHS = (
     *("", "January", "February", "March", "April", "May", "June"),
     *("July", "August", "September", "October", "November", "December"),
@@ -265,21 +265,21 @@ def _shorten_range(name: str) -> str:
 
 
 def _format_condition(cron: Cron) -> str:
-    nth = [f"the {_NTH[bit // 7]} {_WEEKDAYS[bit % 7 or 7]}" for bit in list_set_bits(cron.nth)]
+    nth = [f"the {_NTH[bit // 7]} {WEEKDAYS[bit % 7 or 7]}" for bit in list_set_bits(cron.nth)]
     text = join([*_weekday_names(cron), *nth], "or")
     return f"{text} of the month" if nth else text
 
 
 def _weekday_names(cron: Cron) -> list[str]:
-    return _name_runs(sum(1 << (day or 7) for day in list_set_bits(cron.weekdays)), _WEEKDAYS)
+    return _name_runs(sum(1 << (day or 7) for day in list_set_bits(cron.weekdays)), WEEKDAYS)
 
 
 def _format_nth_weekdays(cron: Cron) -> str:
     """the first and third Monday · the second Monday and the last Friday"""
     pairs = [divmod(bit, 7) for bit in list_set_bits(cron.nth)]
     if len({weekday for _, weekday in pairs}) == 1:
-        return f"the {join([_NTH[nth] for nth, _ in pairs])} {_WEEKDAYS[pairs[0][1] or 7]}"
-    return join([f"the {_NTH[nth]} {_WEEKDAYS[weekday or 7]}" for nth, weekday in pairs])
+        return f"the {join([_NTH[nth] for nth, _ in pairs])} {WEEKDAYS[pairs[0][1] or 7]}"
+    return join([f"the {_NTH[nth]} {WEEKDAYS[weekday or 7]}" for nth, weekday in pairs])
 
 
 def _list(mask: int, names: tuple[str, ...]) -> str:

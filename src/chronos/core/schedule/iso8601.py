@@ -27,6 +27,7 @@ from chronos.core.schedule.timezones import Zone
 from chronos.errors import InvalidSchedule
 
 _MONTH_US = 2_629_746 * SECOND_US  # the Gregorian mean, so that estimates do not drift
+_EPOCH_WEEKDAY = 4  # day 0 is a Thursday; 0 is Sunday
 _NUMBER = r"(\d{1,9})"
 _LAST_NUMBER = r"(\d{1,9}(?:[.,]\d{1,9})?)"
 _PERIOD = re.compile(
@@ -56,7 +57,8 @@ class Period:
 class PeriodRule:
     """The instants first + n · period for n = 0, 1, …; ``count`` in all, or without end.
 
-    The first is the start, or the first ``second_of_day`` of the zone's clock at or after the start.
+    The first is the start, or the first ``second_of_day`` of the zone's clock at or after the start; with a
+    ``weekday``, the first on that day of the week.
     """
 
     period: Period
@@ -64,6 +66,7 @@ class PeriodRule:
     start_us: int | None = None
     count: int | None = None
     second_of_day: int | None = None
+    weekday: int | None = None  # 0 is Sunday; only with ``second_of_day``
 
     def next_us(self, after_us: int) -> int | None:
         """Return the first occurrence strictly after ``after_us``; without a start, it is counted from there."""
@@ -95,7 +98,12 @@ class PeriodRule:
             day, second_of_day = divmod(second + self.zone.offset_at(second), DAY_S)
             if self.second_of_day is not None:
                 second_of_day, micro = self.second_of_day, 0
-                day += self.zone.to_utc(day * DAY_S + second_of_day) * SECOND_US < start_us
+                days_apart = 1
+                if self.weekday is not None:
+                    days_apart = 7
+                    day += (self.weekday - day - _EPOCH_WEEKDAY) % 7
+                if self.zone.to_utc(day * DAY_S + second_of_day) * SECOND_US < start_us:
+                    day += days_apart
             if day > LAST_DAY:
                 return None
             if months:

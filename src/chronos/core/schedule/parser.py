@@ -202,7 +202,7 @@ def _build_schedule(
     else:
         rule = _parse_rule(reading.expression, kind, zone=zone, literal=literal, start_us=start_us, key=key)
         if reading.second_of_day is not None and isinstance(rule, PeriodRule):
-            rule = replace(rule, second_of_day=reading.second_of_day)
+            rule = replace(rule, second_of_day=reading.second_of_day, weekday=reading.weekday)
     jitter_us = _parse_jitter(jitter)
     schedule = Schedule(
         rule=rule,

@@ -1,8 +1,9 @@
-"""Custom schedules of other packages: ``@name`` or ``@name argument``, registered as entry points.
+"""Custom schedules: ``@name`` or ``@name argument``, registered by the program or as entry points of other packages.
 
-An entry point of the group ``chronos.schedules`` is an object with ``next_after``, or a factory that creates one from
-the argument and the time zone. Looking up entry points is like an import: the only impure step in this package. The
-schedule itself must be pure, because every node evaluates it.
+What is registered is an object with ``next_after``, or a factory that creates one from the argument and the time zone.
+Entry points have the group ``chronos.schedules``; ``registration`` adds the objects of the program. Looking up a name
+is like an import: the only impure step in this package. The schedule itself must be pure, because every node evaluates
+it.
 """
 
 import re
@@ -20,11 +21,12 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 ENTRY_POINT_GROUP = "chronos.schedules"
+_QUOTED_ARGUMENT = re.compile(r'"([^"]*)"')
 _CUSTOM_TEXT = re.compile(r"@([a-z][a-z0-9_-]*)(?:[ \t].*)?", re.DOTALL)
 
 
 class CustomSchedule(Protocol):
-    """A schedule that another package implements."""
+    """A schedule that a program or another package implements."""
 
     def next_after(self, instant: datetime, /) -> datetime | None:
         """Return the first instant strictly after ``instant``, which is in UTC; None if no instant follows."""
@@ -32,7 +34,7 @@ class CustomSchedule(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CustomRule:
-    """A rule that calls an object of another package and validates its answers."""
+    """A rule that calls a custom schedule and validates its answers."""
 
     text: str
     zone: Zone
@@ -60,21 +62,40 @@ class CustomRule:
         return None
 
 
+#: The objects and factories that this program registered, by name.
+PROGRAM_SCHEDULES: dict[str, Any] = {}
+
+
 def custom_names() -> list[str]:
     """Return the registered names, as users write them."""
-    return [f"@{name}" for name in _registered()]
+    return [f"@{name}" for name in {**_registered(), **PROGRAM_SCHEDULES}]
+
+
+def find_custom_name(text: str) -> str | None:
+    """Return the name with which a text begins, registered or not; None if it has another shape."""
+    match = _CUSTOM_TEXT.fullmatch(text)
+    return None if match is None else match[1]
+
+
+def is_registered(name: str) -> bool:
+    """Whether a name is registered in this process."""
+    return name in PROGRAM_SCHEDULES or name in _registered()
 
 
 def is_custom(text: str) -> bool:
     """Whether a text begins with a registered name."""
-    match = _CUSTOM_TEXT.fullmatch(text)
-    return match is not None and match[1] in _registered()
+    name = find_custom_name(text)
+    return name is not None and is_registered(name)
 
 
 def parse_custom(text: str, zone: Zone) -> CustomRule:
     """Return the rule of a text for which ``is_custom`` is true. Raises ``InvalidSchedule``."""
-    name, _, argument = text.removeprefix("@").replace("\t", " ").partition(" ")
-    return CustomRule(text, zone, _load(text, _registered()[name], argument.strip(), zone.name))
+    name, _, rest = text.removeprefix("@").replace("\t", " ").partition(" ")
+    argument = rest.strip()
+    if quoted := _QUOTED_ARGUMENT.fullmatch(argument):
+        argument = quoted[1]
+    registered = PROGRAM_SCHEDULES[name] if name in PROGRAM_SCHEDULES else _load(text, _registered()[name])
+    return CustomRule(text, zone, _to_schedule(text, registered, argument, zone.name))
 
 
 @cache
@@ -84,16 +105,19 @@ def _registered() -> "dict[str, EntryPoint]":
     return {entry_point.name: entry_point for entry_point in entry_points(group=ENTRY_POINT_GROUP)}
 
 
-def _load(text: str, entry_point: "EntryPoint", argument: str, timezone: str) -> CustomSchedule:
+def _load(text: str, entry_point: "EntryPoint") -> Any:
     try:
-        loaded = entry_point.load()
+        return entry_point.load()
     except Exception as error:
         raise _invalid(text, f"could not be loaded from {entry_point.value}: {_format_error(error)}") from error
-    if isinstance(loaded, type) or not hasattr(loaded, "next_after"):
-        return _call_factory(text, loaded, argument, timezone)
+
+
+def _to_schedule(text: str, registered: Any, argument: str, timezone: str) -> CustomSchedule:
+    if isinstance(registered, type) or not hasattr(registered, "next_after"):
+        return _call_factory(text, registered, argument, timezone)
     if argument:
         raise _invalid(text, f'takes no argument, got "{argument}"')
-    schedule: CustomSchedule = loaded
+    schedule: CustomSchedule = registered
     return schedule
 
 

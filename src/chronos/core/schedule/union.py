@@ -1,7 +1,8 @@
 """Unions: several expressions in one schedule, which runs when one of them does.
 
-As text, the expressions are joined by ``; also ``: "Daily at 09:00, UTC; also Mondays at 17:30, UTC". Each one is a
-complete schedule, with its own zone, window and exclusions.
+As text, the expressions are joined by ``; also ``: "Daily at 09:00, UTC; also Mondays at 17:30, UTC". Between double
+quotes it joins nothing, so the argument of a custom schedule may contain it. Each expression is a complete schedule,
+with its own zone, window and exclusions.
 """
 
 import re
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 MAX_EXPRESSIONS = 100
 _SEPARATOR = "; also "
-_SEPARATORS = re.compile(r";[ \t]*also[ \t]+", re.ASCII | re.IGNORECASE)
+_QUOTED_OR_SEPARATOR = re.compile(r'"[^"]*"|(?P<separator>;[ \t]*also[ \t]+)', re.ASCII | re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,8 @@ def split_expressions(text: str) -> list[tuple[str, int]]:
     """Return the expressions of a union as written, each with its position; the text itself if it is only one."""
     parts: list[tuple[str, int]] = []
     at = 0
-    for match in _SEPARATORS.finditer(text):
-        parts.append((text[at : match.start()], at))
-        at = match.end()
+    for match in _QUOTED_OR_SEPARATOR.finditer(text):
+        if match["separator"]:
+            parts.append((text[at : match.start()], at))
+            at = match.end()
     return [*parts, (text[at:], at)]

@@ -37,6 +37,7 @@ class Dispatcher:
         self._context, self._catalog, self._slots, self._executor = context, catalog, slots, executor
         self._new_request = new_request
         self._lanes: dict[int, str] = {}
+        self._functions: frozenset[str] = frozenset()  # those that the lanes were chosen for
         self._runnable: tuple[int, ...] = ()
         self._fallbacks: tuple[tuple[int, int], ...] = ()  # lanes meant for other nodes, and how long they wait
         self._next_late_look_s = 0.0
@@ -207,10 +208,10 @@ class Dispatcher:
 
     async def _read_lanes(self) -> None:
         lanes = await self._context.store.lanes()
-        if lanes == self._lanes:
-            return
-        self._lanes = lanes
         options, functions = self._context.options, self._context.functions.names
+        if lanes == self._lanes and functions == self._functions:
+            return
+        self._lanes, self._functions = lanes, functions
         runnable: list[int] = []
         fallbacks: list[tuple[int, int]] = []
         for number, text in lanes.items() if options.works else ():

@@ -19,7 +19,6 @@ from msgspec.structs import replace
 from chronos.core.config import EffectiveSettings
 from chronos.core.execution import TaskStatus
 from chronos.core.execution_detail import NO_DETAIL, RecordedTask, read_detail
-from chronos.core.ids import attempt_id
 from chronos.core.job import Target
 from chronos.core.outcome import Outcome, Succeeded
 from chronos.core.reasons import ReasonCode
@@ -27,7 +26,7 @@ from chronos.core.retry_policy import attempt_timeout_us, timeout_factor
 from chronos.core.settle import Start, Step, apply_outcome, begin, stop, wake_tasks
 from chronos.core.task_group import TaskGroup
 from chronos.engine.execution.attempt import AttemptRun, run_attempt
-from chronos.engine.execution.call_builder import FORCE_AT_SHUTDOWN_S, build_attempt_call
+from chronos.engine.execution.call_builder import FORCE_AT_SHUTDOWN_S, build_attempt_call, build_on_start_call
 from chronos.engine.execution.recorder import EXPIRED_END, ExecutionRecorder
 from chronos.engine.job_catalog import CatalogEntry
 from chronos.engine.node_clock import JUMP_US, ClockDrift
@@ -136,8 +135,11 @@ class ExecutionRun:
 
     async def _run_on_start(self, target: Target) -> None:
         """Run ``on_start`` before the first task. The execution continues whatever the outcome."""
-        call = self._build_call(ON_START, 1, target)
-        outcome = await run_attempt(self._context, call, target.kind, self._timeout_us(ON_START, 1))
+        call = self._calls[ON_START] = build_on_start_call(
+            self._context, self.claimed, self.entry, self._detail, target, task=ON_START
+        )
+        self._starts += 1
+        outcome = await run_attempt(self._context, call, target.kind, self.entry.effective.task_timeout_us)
         self._recorder.record(call, outcome)
         self._detail = replace(self._detail, greeted=True)
         del self._calls[ON_START]
@@ -226,21 +228,28 @@ class ExecutionRun:
         """Record an ended attempt. Returns None if the execution has been settled with it."""
         if call.memory:
             self._detail = replace(self._detail, memory={**self._detail.memory, call.task: tuple(call.memory)})
-        step = self._decide_after(call, outcome)
+        now_us = self._context.clock.now_us()
+        step = self._decide_after(call, outcome, now_us)
         if call.statements and isinstance(outcome, Succeeded):
             failure = await self._recorder.commit(call, outcome, self._detail, step)
             if failure is None:
                 return None if step.end is not None else step
-            outcome, step = failure, self._decide_after(call, failure)
-        self._recorder.record(call, outcome)
+            now_us = self._context.clock.now_us()
+            outcome, step = failure, self._decide_after(call, failure, now_us)
+        task = step.group.tasks[self.entry.layout.index_of(call.task)]
+        self._recorder.record(call, outcome, backoff_us=task.backoff_us(call.number, now_us))
         return step
 
-    def _decide_after(self, call: AttemptCall, outcome: Outcome) -> Step:
+    def _decide_after(self, call: AttemptCall, outcome: Outcome, now_us: int) -> Step:
         assert self._group is not None
-        attempt_uuid = attempt_id(call.execution, call.task, call.number)
-        now_us = self._context.clock.now_us()
         return apply_outcome(
-            self.entry.layout, self._group, call.task, outcome, now_us, attempt_uuid, closing=self._context.closing
+            self.entry.layout,
+            self._group,
+            call.task,
+            outcome,
+            now_us,
+            call.attempt_id,
+            closing=self._context.closing,
         )
 
     def _wake_up(self) -> None:
@@ -284,8 +293,6 @@ class ExecutionRun:
         return attempt_timeout_us(self._effective(task), number)
 
     def _effective(self, task: str) -> EffectiveSettings:
-        if task == ON_START:
-            return self.entry.effective
         return self.entry.layout.tasks[self.entry.layout.index_of(task)].effective
 
 

@@ -11,9 +11,11 @@ from chronos.core.events import ExecutionStarted, ProblemReported
 from chronos.core.execution import CancelRequest, Status, due_us
 from chronos.core.execution_detail import close_detail
 from chronos.core.outcome import Outcome
-from chronos.core.reasons import ReasonCode
+from chronos.core.reasons import Reason, ReasonCode
+from chronos.core.settle import End
 from chronos.engine.execution.execution_run import ExecutionRun
 from chronos.engine.execution.fast_path import FastPath, read_fast_path_detail
+from chronos.engine.execution.recorder import to_ended_event
 from chronos.engine.execution.slots import Slots
 from chronos.engine.job_catalog import CatalogEntry
 from chronos.engine.node_context import NodeContext
@@ -192,6 +194,8 @@ class Executor:
         """Settle an execution as failed, without a retry: every attempt would break off the same way."""
         claimed, now_us = run.claimed, self._context.clock.now_us()
         self._report_problem(f"{run.entry.name}: {message}")
+        end = End(status=Status.FAILED, reason=Reason.of(ReasonCode.TASK_FAILED, message))
+        self._context.bus.emit(to_ended_event(claimed, end, now_us))
         detail = close_detail(claimed.detail, ReasonCode.TASK_FAILED, now_us)
         row = SettleRow(
             claimed.id, claimed.job, claimed.token, Status.FAILED, ReasonCode.TASK_FAILED, message, now_us, detail

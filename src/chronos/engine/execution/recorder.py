@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from chronos.core.events import AttemptEnded, ExecutionEnded, ExecutionWaits
 from chronos.core.execution import AttemptStatus, Execution, Status, TaskStatus
 from chronos.core.execution_detail import Detail, write_detail
-from chronos.core.execution_report import build_report
+from chronos.core.execution_report import BACKOFF_FIELD, build_report
 from chronos.core.fencing_token import hook_token
 from chronos.core.job import Target
 from chronos.core.lane import PYTHON, Lane
@@ -54,8 +54,10 @@ class ExecutionRecorder:
         """Whether ended attempts are still to be written."""
         return bool(self._attempts)
 
-    def record(self, call: AttemptCall, outcome: Outcome) -> None:
-        """Record an ended attempt. It is stored with the next write."""
+    def record(self, call: AttemptCall, outcome: Outcome, *, backoff_us: int | None = None) -> None:
+        """Record an ended attempt. It is stored with the next write. ``backoff_us``: the delay before the next one."""
+        if backoff_us is not None:
+            call.detail[BACKOFF_FIELD] = backoff_us / 1000
         self._add_attempt(call, outcome)
         self.emit_attempt_ended(call, outcome)
 
@@ -244,6 +246,7 @@ def to_hook_follow_up(entry: CatalogEntry, hook: Target, ended: Detail, run: Cla
         "job": entry.job.hex(),
         "version": entry.version,
         "levels": entry.levels,
+        "cause": int(run.cause),
         "scheduled_us": run.scheduled_us,
         "token": hook_token(run.token),
         "report": ended.report,

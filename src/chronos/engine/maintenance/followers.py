@@ -1,6 +1,5 @@
 """Followers: starts the jobs that run after an ended execution, and its ``on_complete`` hook."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -10,19 +9,20 @@ from chronos.core.concurrency_key import find_key_gate, key_limit
 from chronos.core.events import ExecutionEnded, ProblemReported
 from chronos.core.execution import Cause, Execution, Status
 from chronos.core.execution_detail import Detail, write_detail
-from chronos.core.execution_report import Report, build_report, to_report_body
+from chronos.core.execution_report import Occurrence, Report, build_report, to_attempt_body, to_report_body
 from chronos.core.fencing_token import hook_token
 from chronos.core.ids import requested_execution_id
-from chronos.core.job import JobState, Target, Unreadable, UpstreamCondition
+from chronos.core.job import JobState, Unreadable, UpstreamCondition
 from chronos.core.outcome import Failed, Succeeded
 from chronos.core.reasons import Reason, ReasonCode
 from chronos.core.settings.levels import NO_LEVELS
 from chronos.core.settle import End, stop
 from chronos.engine.execution.attempt import run_attempt
+from chronos.engine.execution.call_builder import to_hook_options
 from chronos.engine.job_catalog import CatalogEntry, JobCatalog
 from chronos.engine.node_context import NodeContext
 from chronos.errors import Invalid, NotFound
-from chronos.runners.contract import AttemptCall
+from chronos.runners.contract import AttemptCall, HookInput
 from chronos.store.commands import OutboxItem, RecordSkip, RunRow, Trigger
 from chronos.store.contract import ExecutionFilter
 
@@ -43,6 +43,7 @@ class _HookBody(Struct, frozen=True, kw_only=True):
     levels: int = NO_LEVELS
     scheduled_us: int
     report: Report
+    cause: int = int(Cause.SCHEDULE)  # missing: written by an older release
     token: int | None = None  # None: written by a release without hook tokens
 
 
@@ -87,6 +88,7 @@ class Followers:
             levels=ended.levels,
             scheduled_us=ended.scheduled_us,
             report=ended_report,
+            cause=int(ended.cause),
             token=hook_token(ended.token),
         )
         return await self._run_hook(item, hook)
@@ -222,8 +224,9 @@ class Followers:
             deadline_us=now_us + timeout_us if timeout_us else None,
             has_timeout=entry.has_timeout(ON_COMPLETE),
             last_run_us=None,
-            options=_to_hook_options(target),
-            payload=to_report_body(hook.report),
+            options=to_hook_options(target),
+            payload=await self._write_report(item.execution, entry, hook),
+            hook=HookInput.REPORT,
             sink=self._context.outputs.sink(item.execution, ON_COMPLETE, attempt),
             grace_s=self._context.options.grace_s,
             timeout_grace_s=self._context.options.timeout_grace_s,
@@ -234,6 +237,29 @@ class Followers:
         self._report_problem(f"{entry.name}: on_complete: {getattr(outcome, 'error', outcome)}")
         return attempt >= _MAX_HOOK_ATTEMPTS or (isinstance(outcome, Failed) and not outcome.worth_retrying)
 
+    async def _write_report(self, execution: bytes, entry: CatalogEntry, hook: _HookBody) -> dict[str, Any]:
+        """Return the report with everything that is on record about the execution. Retention may have deleted it."""
+        view = await self._context.store.execution(execution)
+        nodes = {node.number: node.name for node in await self._context.store.nodes()}
+        ended = None if view is None else view.execution
+        detail = Detail() if ended is None else msgspec.convert(ended.detail or {}, Detail)
+        occurrence = Occurrence(
+            execution=execution,
+            job=entry.job,
+            job_name=entry.name,
+            namespace=entry.namespace,
+            job_version=entry.version,
+            cause=Cause(hook.cause) if ended is None else ended.cause,
+            scheduled_us=hook.scheduled_us,
+            node=None if ended is None or ended.node is None else nodes.get(ended.node),
+            span=detail.span,
+            replay_of=detail.replay_of,
+        )
+        attempts: dict[str, list[dict[str, Any]]] = {}
+        for attempt in () if view is None else view.attempts:
+            attempts.setdefault(attempt.task, []).append(to_attempt_body(attempt, nodes))
+        return to_report_body(hook.report, occurrence, attempts)
+
     async def _read_hook_token(self, item: OutboxItem) -> int:
         """Return the token of a hook whose item does not contain it."""
         view = await self._context.store.execution(item.execution)
@@ -241,16 +267,6 @@ class Followers:
 
     def _report_problem(self, error: str) -> None:
         self._context.bus.emit(ProblemReported(at_us=self._context.clock.now_us(), where="outbox", error=error))
-
-
-def _to_hook_options(hook: Target) -> Mapping[str, Any]:
-    """Return a hook's options.
-
-    A webhook without a method or body is sent as POST, because GET would drop the report.
-    """
-    if hook.kind == "http" and not {"method", "body", "json"} & hook.options.keys():
-        return {**hook.options, "method": "POST"}
-    return hook.options
 
 
 def _is_satisfied(on: UpstreamCondition, ended: Execution) -> bool:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from chronos.core.execution import AttemptStatus, Execution, Status, TaskStatus
 from chronos.core.execution_detail import Detail, write_detail
+from chronos.core.execution_report import BACKOFF_FIELD
 from chronos.core.outcome import Lost
 from chronos.core.reasons import Reason, ReasonCode
 from chronos.core.settle import End, begin, end_running_tasks, wake_tasks
@@ -20,6 +21,7 @@ from chronos.engine.job_catalog import CatalogEntry
 from chronos.store.commands import EndedAttempt, FollowUp, ReapRow
 
 _LOST_OUTCOME = Lost()
+_RETRIED_AT_ONCE = msgspec.json.encode({BACKOFF_FIELD: 0.0}).decode()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +80,8 @@ def decide_takeover(
             text = write_detail(replace(detail, group=detail.group.close(final.reason.code, now_us)))
         return TakeoverVerdict(end=final, attempt=execution.attempt, lost=(), detail=text)
     group = _rebuild_task_group(entry, detail, execution, now_us)
+    step = end_running_tasks(entry.layout, group, _LOST_OUTCOME, now_us, worked_until_us=worked_until_us)
+    verdict = end or step.end
     attempts = tuple(
         EndedAttempt(
             execution.id,
@@ -88,12 +92,11 @@ def decide_takeover(
             max(now_us, task.attempt_us or 0),
             execution.node,
             _LOST_OUTCOME.error,
+            _RETRIED_AT_ONCE if verdict is None and after.status is TaskStatus.RETRYING else None,
         )
-        for task in group.tasks
+        for task, after in zip(group.tasks, step.group.tasks, strict=True)
         if task.status is TaskStatus.RUNNING
     )
-    step = end_running_tasks(entry.layout, group, _LOST_OUTCOME, now_us, worked_until_us=worked_until_us)
-    verdict = end or step.end
     if verdict is None:
         text = write_detail(replace(detail, group=step.group))
         attempt = max(task.attempts + (task.status is TaskStatus.RETRYING) for task in step.group.tasks)

@@ -20,7 +20,7 @@ from chronos.core.config import Overlap
 from chronos.core.events import ExecutionAdmitted
 from chronos.core.execution import Cause, Status
 from chronos.core.planner import build_firing
-from chronos.core.reasons import ReasonCode
+from chronos.core.schedule.plugins import is_registered
 from chronos.engine.execution.dispatcher import Dispatcher
 from chronos.engine.job_catalog import CatalogEntry, JobCatalog
 from chronos.engine.node_context import NodeContext
@@ -28,7 +28,7 @@ from chronos.engine.scheduling.due_instant import DueInstant
 from chronos.engine.scheduling.recovery import RecoveryLoop
 from chronos.engine.store_retry import apply_with_retry
 from chronos.engine.wakeup import Wakeup
-from chronos.errors import ChronosError
+from chronos.errors import ChronosError, MissingSchedule
 from chronos.store.commands import Admit, AdmitRow, Admitted, Claimed
 from chronos.store.contract import DueGate
 
@@ -55,7 +55,7 @@ class AdmissionLoop:
             dispatcher,
             emit_admitted=self._emit_admitted,
             on_handled=self._forget,
-            on_unschedulable=self._mark_unschedulable,
+            on_unschedulable=self.mark_unschedulable,
             look_soon=self.look_soon,
         )
         self._new_request = new_request
@@ -64,6 +64,7 @@ class AdmissionLoop:
         self._heap: list[tuple[int, int, bytes, DueInstant]] = []  # (when to admit it, order, job, instant)
         self._order = count()
         self._unschedulable_versions: set[tuple[bytes, int]] = set()  # (job, version), each reported once
+        self._left_alone: dict[tuple[bytes, int], str] = {}  # (job, version) and the custom schedule that is missing
         self._wakeup = Wakeup()
         self._next_look_s = 0.0
         self.scheduling_nodes: tuple[int, ...] = ()  # live nodes that schedule, including this one
@@ -111,7 +112,9 @@ class AdmissionLoop:
     def _is_known(self, row: DueGate) -> bool:
         known = self._prepared.get(row.job)
         if known is None:
-            return (row.job, row.version) in self._unschedulable_versions
+            version = (row.job, row.version)
+            missing = self._left_alone.get(version)
+            return version in self._unschedulable_versions if missing is None else not is_registered(missing)
         entry = known.entry
         return (known.firing.scheduled_us, entry.version, entry.levels) == (row.next_us, row.version, row.levels)
 
@@ -130,8 +133,11 @@ class AdmissionLoop:
                 return
             instant = DueInstant(entry, build_firing(entry.job, entry.instants, scheduled_us), needs_gate_lock)
             entry.precompute()
+        except MissingSchedule as error:
+            self._leave_alone(entry, error)
+            return
         except ChronosError as error:
-            self._mark_unschedulable(entry, error)
+            self.mark_unschedulable(entry, error)
             return
         at_us = instant.firing.due_us
         if len(self.scheduling_nodes) > 1 and not self._admits_first(entry.job):
@@ -149,10 +155,19 @@ class AdmissionLoop:
             max(self.scheduling_nodes, key=lambda node: _mix_bits(seed ^ _mix_bits(node))) == self._context.node.number
         )
 
-    def _mark_unschedulable(self, entry: CatalogEntry, error: ChronosError) -> None:
+    def mark_unschedulable(self, entry: CatalogEntry, error: ChronosError) -> None:
+        """Report once that this node cannot schedule a version of a job, and leave it out from now on."""
+        if (entry.job, entry.version) in self._unschedulable_versions:
+            return
         if len(self._unschedulable_versions) < _MAX_DUE_GATES:
             self._unschedulable_versions.add((entry.job, entry.version))
         self._catalog.report_unschedulable(entry, error, self._context.clock.now_us())
+
+    def _leave_alone(self, entry: CatalogEntry, error: MissingSchedule) -> None:
+        """Leave a job to other programs until its custom schedule is registered here."""
+        if len(self._left_alone) < _MAX_DUE_GATES:
+            self._left_alone[entry.job, entry.version] = error.name.removeprefix("@")
+        self._catalog.report_left_alone(entry, error, self._context.clock.now_us())
 
     def _forget(self, instant: DueInstant) -> None:
         if self._prepared.get(instant.entry.job) is instant:
@@ -260,14 +275,14 @@ class AdmissionLoop:
     def _emit_admitted(self, admitted: Admitted, cause: Cause, now_us: int) -> None:
         if not self._context.bus.wants(ExecutionAdmitted, routine=admitted.status is not Status.SKIPPED):
             return
-        code = None
-        if admitted.status is Status.SKIPPED:  # the gate does not say why, but each policy has one reason only
-            entry = self._catalog.newest(admitted.job)
-            skips = entry is None or entry.effective.overlap is Overlap.SKIP
-            code = ReasonCode.OVERLAP if skips else ReasonCode.QUEUE_FULL
         self._context.bus.emit(
             ExecutionAdmitted(
-                at_us=now_us, execution=admitted.id, job=admitted.job, cause=cause, status=admitted.status, code=code
+                at_us=now_us,
+                execution=admitted.id,
+                job=admitted.job,
+                cause=cause,
+                status=admitted.status,
+                code=admitted.code,
             )
         )
 

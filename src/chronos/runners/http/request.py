@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from yarl import URL
 
 from chronos.core.calendar import SECOND_US, rfc3339
-from chronos.core.credentials import is_credential_name
+from chronos.core.credentials import MASK, hide_userinfo, is_credential_name
 from chronos.errors import Invalid
 from chronos.runners import options as read
 from chronos.runners.contract import AttemptCall
@@ -33,6 +33,7 @@ from chronos.runners.http.options import (
 from chronos.runners.secret_mask import SecretMask
 from chronos.runners.templates import Renderer, SecretLookup, is_template, uuid_text
 
+MAX_RECORDED_BODY = 64 << 10  # bytes of a request's body that are recorded
 _PAYLOAD_METHODS = ("POST", "PUT", "PATCH")
 _CROSS_ORIGIN_HEADERS = ("content-type", "accept", "user-agent", "accept-encoding", "idempotency-key", "traceparent")
 _REDIRECT_TO_GET_STATUSES = (301, 302, 303)
@@ -161,6 +162,19 @@ def build_redirected_request(request: Request, status: int, location: str, guard
         }
         headers = {name: value for name, value in headers.items() if not request.mask.has_secret_in(value)}
     return replace(request, method=method, url=url, headers=headers, body=body)
+
+
+def to_request_record(request: Request) -> dict[str, Any]:
+    """Return a request as it is recorded with an attempt: credentials masked, the body cut."""
+    mask = request.mask
+    body = (request.body or b"")[: MAX_RECORDED_BODY + mask.longest_secret_chars].decode("utf-8", "replace")
+    return {
+        "method": request.method,
+        "url": hide_userinfo(mask(str(request.url))),
+        "headers": {name: MASK if is_credential_name(name) else mask(value) for name, value in request.headers.items()},
+        "body": None if request.body is None else mask(body)[:MAX_RECORDED_BODY].replace("\0", "\ufffd"),
+        "truncated": len(request.body or b"") > MAX_RECORDED_BODY,
+    }
 
 
 def _add_own_headers(headers: dict[str, str], call: AttemptCall) -> None:

@@ -21,7 +21,13 @@ from chronos.runners.contract import AttemptCall
 from chronos.runners.http import options as http_options
 from chronos.runners.http.address_guard import AddressGuard, AddressRefused
 from chronos.runners.http.client import IDLE_TIMEOUT_S, MAX_AGE_S, HttpClient, NoResponse
-from chronos.runners.http.request import Request, RequestOutline, build_redirected_request, build_request
+from chronos.runners.http.request import (
+    Request,
+    RequestOutline,
+    build_redirected_request,
+    build_request,
+    to_request_record,
+)
 from chronos.runners.http.response import CapturedResponse, body_limit_bytes, capture
 from chronos.runners.templates import SecretLookup, no_secrets
 from chronos.timers import Timers
@@ -75,7 +81,10 @@ class HttpRunner:
             limit_s = self._timeout_s
         if limit_s is not None and call.timeout_factor != 1:
             limit_s = min(limit_s * call.timeout_factor, _MAX_TIMEOUT_S)
-        return await self._run_within_time(call, outline, request, limit_s)
+        outcome = await self._run_within_time(call, outline, request, limit_s)
+        if not isinstance(outcome, Succeeded):
+            call.detail["request"] = to_request_record(request)
+        return outcome
 
     async def close(self) -> None:
         client, self._client = self._client, None

@@ -14,6 +14,7 @@ from typing import Any
 from msgspec import Struct
 
 from chronos.errors import Conflict, Invalid
+from chronos.runners.contract import HookInput
 from chronos.runners.python.context import Context
 from chronos.runners.python.typed_values import Converter, find_converter
 
@@ -51,13 +52,18 @@ class Function:
     result_converter: Converter | None
     converters: Mapping[str, Converter]  # of parameters whose annotation is not plain JSON
 
-    def arguments(self, payload: Any) -> dict[str, Any]:
+    def arguments(self, payload: Any, hook: HookInput | None = None) -> dict[str, Any]:
         """Return the arguments for a payload, as a new dict.
 
+        A hook need not take all of its input, and may take everything as one parameter: see ``HookInput``.
         Raises ``Invalid``, naming what is missing or unexpected.
         """
         if not self.parameters and not self.accepts_any_name:
             return {}
+        if hook is not None:
+            values = {**payload, hook.value: payload}
+            names_taken = self.parameters | payload.keys() if self.accepts_any_name else self.parameters
+            payload = {name: values[name] for name in values.keys() & names_taken}
         if payload is None:
             payload = {}
         if type(payload) is not dict and not isinstance(payload, Mapping):  # the first test is much faster

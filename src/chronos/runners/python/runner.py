@@ -74,7 +74,7 @@ class PythonRunner:
         arguments: dict[str, Any] = {}
         if not function.ignores_input:
             try:
-                arguments = function.arguments(call.payload)
+                arguments = function.arguments(call.payload, call.hook)
             except Invalid as error:
                 return Failed(error=str(error), kinds=(BAD_PAYLOAD,), worth_retrying=False)
             if function.ctx_parameter is not None:

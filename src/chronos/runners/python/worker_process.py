@@ -100,7 +100,7 @@ class Worker:
         except BaseException as error:  # noqa: BLE001 - importing runs user code
             return to_exception_outcome(error, call)
         try:
-            arguments = function.arguments(run.payload)
+            arguments = function.arguments(run.payload, run.hook)
         except Invalid as error:
             return Failed(error=str(error), kinds=(BAD_PAYLOAD,), worth_retrying=False)
         if function.ctx_parameter is not None:

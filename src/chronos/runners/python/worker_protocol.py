@@ -9,7 +9,7 @@ from msgspec import Struct
 from chronos.core.execution_detail import RecordedTask
 from chronos.core.outcome import Canceled, Failed, Lost, Outcome, Released, Succeeded, TimedOut, Waits
 from chronos.core.planner import CoveredSpan
-from chronos.runners.contract import AttemptCall, StopReason
+from chronos.runners.contract import AttemptCall, HookInput, StopReason
 from chronos.runners.python.function_registry import FunctionOrigin
 from chronos.runners.python.resource_limits import Limits
 
@@ -35,6 +35,7 @@ class RunMessage(Struct, frozen=True, kw_only=True, tag=True):
     deadline_us: int | None
     last_run_us: int | None
     payload: Any
+    hook: HookInput | None
     span: CoveredSpan | None
     signals: dict[str, Any]
     memory: list[RecordedTask]
@@ -115,6 +116,7 @@ def to_run_message(name: str, origin: FunctionOrigin, limits: Limits, call: Atte
         deadline_us=call.deadline_us,
         last_run_us=call.last_run_us,
         payload=call.payload,
+        hook=call.hook,
         span=call.span,
         signals=dict(call.signals),
         memory=call.memory,

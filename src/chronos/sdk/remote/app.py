@@ -11,6 +11,7 @@ from chronos.sdk.home_loop import on_home_loop
 from chronos.sdk.info import JobInfo
 from chronos.sdk.info_reader import read_job_info
 from chronos.sdk.job import JobHandle
+from chronos.sdk.remote.event_stream import ServerEventStream
 from chronos.sdk.remote.job import RemoteGroup, RemoteHandle, RemoteJob, RemoteTaskJob
 from chronos.sdk.remote.run import RemoteRun
 from chronos.sdk.remote.session import RemoteSession
@@ -71,6 +72,14 @@ class RemoteChronos(Chronos):
             connection, "jobs", namespace=self._remote.namespace, tag=tags, state=state_name
         )
         return [read_job_info(job) for job in jobs]
+
+    def on(self, event: Any, callback: Any = None) -> Any:
+        """Raise ``Invalid``: a client runs no jobs."""
+        raise Invalid("a client of a server runs no jobs, so it has no events of its own; iterate over app.events()")
+
+    def events(self, after: str | None = None) -> ServerEventStream:
+        """Iterate over runs that ended and spans that were recorded. See ``Chronos.events``."""
+        return ServerEventStream(self._remote, after)
 
     def get_run(self, id: str) -> Run:
         """The handle of a run, by its id."""

@@ -100,6 +100,25 @@ class ServerConnection:
         headers = {"Idempotency-Key": key or str(uuid.uuid4())}
         return (await self.request("POST", *path, query=query, body=body, headers=headers, repeat=True)).value
 
+    async def stream(self, *path: str, query: Mapping[str, object]) -> aiohttp.ClientResponse:
+        """GET a response that the server writes until one side closes it. The caller closes it.
+
+        Raises the error that the response means, and ``Unavailable`` without a response.
+        """
+        url, params = self._build_url(path, query)
+        timeout = aiohttp.ClientTimeout(total=None, connect=_TIMEOUT_S, sock_read=_TIMEOUT_S)
+        try:
+            response = await self._session.get(url, params=params, timeout=timeout)
+            if response.status < 300:
+                return response
+            raise to_error(response.status, await response.read())
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise _unreachable(self._base, error) from None
+
+    def _build_url(self, path: Sequence[str], query: Mapping[str, object] | None) -> tuple[str, list[tuple[str, str]]]:
+        url = f"{self._base}{API}/" + "/".join(quote(segment, safe="") for segment in path)
+        return url, [(name, str(value)) for name, values in (query or {}).items() for value in _to_values(values)]
+
     async def request(
         self,
         method: str,
@@ -114,8 +133,7 @@ class ServerConnection:
 
         Raises the error that the response means, and ``Unavailable`` without a response.
         """
-        url = f"{self._base}{API}/" + "/".join(quote(segment, safe="") for segment in path)
-        params = [(name, str(value)) for name, values in (query or {}).items() for value in _to_values(values)]
+        url, params = self._build_url(path, query)
         data = None if body is None else msgspec.json.encode(body)
         all_headers = {**(headers or {}), **({} if data is None else {"Content-Type": "application/json"})}
         for attempt in range(1, MAX_ATTEMPTS + 1):

@@ -10,12 +10,11 @@ from chronos.core.job import JobState
 from chronos.errors import Invalid
 from chronos.sdk.backfill import run_backfill
 from chronos.sdk.declarations import FunctionRef
-from chronos.sdk.effective_info import EffectiveInfo, to_effective_info
 from chronos.sdk.group import Group
 from chronos.sdk.home_loop import on_home_loop
 from chronos.sdk.info import JobInfo, RunInfo, SpanInfo
 from chronos.sdk.info_reader import parse_instant, read_history_item, read_instant, read_job_info
-from chronos.sdk.job import Job, JobHandle, check_count, check_key, check_limit, check_version
+from chronos.sdk.job import Job, JobHandle, check_count, check_key, check_limit, check_version, log
 from chronos.sdk.job_options import (
     SCHEDULE_SETTINGS,
     Duration,
@@ -31,12 +30,14 @@ from chronos.sdk.run_handle import TypedRun, read_execution_id
 from chronos.sdk.task_job import TaskJob
 from chronos.sdk.version_info import (
     DiffInfo,
+    EffectiveInfo,
     PreviewInfo,
     VersionInfo,
     describe_without_schedule,
     read_diff_info,
     read_preview_info,
     read_version_info,
+    to_effective_info,
 )
 from chronos.service.run_requests import to_stored_payload
 from chronos.service.serializers import id_text
@@ -135,8 +136,10 @@ class RemoteHandle(JobHandle):
     # --- definition
 
     async def _save_update(self, update: JobUpdate) -> None:
-        await self._remote.change(self.name, "PUT", edit=update.apply)
+        saved = await self._remote.change(self.name, "PUT", edit=update.apply)
         self._remote.declared.keep_stored(self.name)
+        for warning in saved.get("warnings", ()):
+            log.warning('job "%s": %s', self.name, warning["message"])
 
     @on_home_loop
     async def aversions(self, limit: int = 20) -> list[VersionInfo]:
@@ -194,9 +197,9 @@ class RemoteHandle(JobHandle):
 
     @on_home_loop
     async def ais_running(self) -> bool:
-        """Whether a run of the job is running, on any node."""
+        """Whether a run of the job has started and is not over, on any node; also while it waits for a retry."""
         connection = await self._remote.session()
-        query = {"namespace": self._remote.namespace, "status": "running", "limit": 1}
+        query = {"namespace": self._remote.namespace, "status": "in_progress", "limit": 1}
         return bool((await connection.get("jobs", self.name, "executions", **query))["items"])
 
     @on_home_loop

@@ -71,6 +71,11 @@ class RemoteSession:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._saving = asyncio.Lock()
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether the app has stopped, or has not used the server yet."""
+        return self._connection is None
+
     async def session(self) -> ServerConnection:
         """The connections. All declared jobs are saved."""
         loop = asyncio.get_running_loop()

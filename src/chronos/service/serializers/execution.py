@@ -13,7 +13,7 @@ from chronos.core.calendar import rfc3339
 from chronos.core.credentials import hide_url_credentials, hide_userinfo
 from chronos.core.execution import Attempt, AttemptStatus, Execution, Span, Status, TaskStatus, due_us
 from chronos.core.execution_detail import NO_DETAIL, Detail
-from chronos.core.execution_report import Report, to_report_body
+from chronos.core.execution_report import Occurrence, Report, to_attempt_body, to_report_body, to_span_body
 from chronos.core.ids import attempt_id, task_run_id
 from chronos.core.reasons import Reason
 from chronos.core.settings.levels import Levels
@@ -49,6 +49,7 @@ def write_execution(
     item: Execution | Span | ExecutionView,
     *,
     job_name: str | None = None,
+    namespace: str | None = None,
     tasks: Sequence[str] = (),
     nodes: Mapping[int, str] | None = None,
     report: Report | None = None,
@@ -69,7 +70,9 @@ def write_execution(
             result = _write_columns(execution, detail, job_name, nodes or {}, masked=masked)
             result["tasks"] = _write_tasks(execution, detail, item.attempts, tasks, nodes or {})
             report_ = detail.report or report
-            result["report"] = None if report_ is None else to_report_body(report_)
+            occurrence = _to_occurrence(execution, detail, job_name, namespace, nodes or {})
+            attempts = {task["name"]: task["attempts"] for task in result["tasks"]}
+            result["report"] = None if report_ is None else to_report_body(report_, occurrence, attempts)
             if detail.payload is not None:
                 result["payload"] = detail.payload
             return hide_credentials(result) if masked else result
@@ -174,13 +177,25 @@ def _write_columns(
         "result": hide_url_credentials(detail.result) if masked else detail.result,
     }
     if detail.span is not None:
-        extra["span"] = {
-            "from": rfc3339(detail.span.from_us),
-            "to": rfc3339(detail.span.to_us),
-            "count": detail.span.count,
-            "exact": detail.span.exact,
-        }
+        extra["span"] = to_span_body(detail.span)
     return result | {name: value for name, value in extra.items() if value is not None}
+
+
+def _to_occurrence(
+    execution: Execution, detail: Detail, job_name: str | None, namespace: str | None, nodes: Mapping[int, str]
+) -> Occurrence:
+    return Occurrence(
+        execution=execution.id,
+        job=execution.job,
+        job_name=job_name,
+        namespace=namespace,
+        job_version=execution.job_version,
+        cause=execution.cause,
+        scheduled_us=execution.scheduled_us,
+        node=_node_name(execution.node, nodes),
+        span=detail.span,
+        replay_of=detail.replay_of,
+    )
 
 
 def _write_tasks(
@@ -188,7 +203,7 @@ def _write_tasks(
 ) -> list[dict[str, Any]]:
     by_task: dict[str, list[dict[str, Any]]] = {}
     for attempt in attempts:
-        by_task.setdefault(attempt.task, []).append(_write_attempt(attempt, nodes))
+        by_task.setdefault(attempt.task, []).append(to_attempt_body(attempt, nodes))
     if detail.group is not None:
         return [_write_task(state, by_task.get(state.name, []), execution, nodes) for state in detail.group.tasks]
     if detail.report is not None:
@@ -291,19 +306,6 @@ def _write_unrecorded_task(
         "attempts": attempts,
     }
     return task if detail.result is None else task | {"result": detail.result}
-
-
-def _write_attempt(attempt: Attempt, nodes: Mapping[int, str]) -> dict[str, Any]:
-    fields = {
-        "number": attempt.number,
-        "attempt_id": id_text(attempt_id(attempt.execution, attempt.task, attempt.number)),
-        "status": attempt.status.name.lower(),
-        "started_at": rfc3339(attempt.started_us),
-        "finished_at": _format_instant(attempt.finished_us),
-        "error": attempt.error,
-        "worker": _node_name(attempt.node, nodes),
-    }
-    return (attempt.detail or {}) | fields
 
 
 def _write_unrecorded_attempt(

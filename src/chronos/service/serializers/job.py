@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from chronos.core.calendar import rfc3339
-from chronos.core.config import NOTHING_SET, Mode, Settings
+from chronos.core.config import NOTHING_SET, Mode, Settings, UpdatePolicy
 from chronos.core.credentials import MASK, hide_url_credentials, hide_userinfo, mask_fields_by_name, mask_options
 from chronos.core.job import (
     DEFAULT_NAMESPACE,
@@ -25,6 +25,7 @@ from chronos.core.job import (
 )
 from chronos.core.lane import PYTHON
 from chronos.core.schedule.schedule import Schedule
+from chronos.core.schedule_change import find_missing_schedule, find_next_run_us
 from chronos.core.task_group import build_layout
 from chronos.errors import Invalid
 from chronos.runners.target_kinds import list_target_fields
@@ -63,6 +64,7 @@ READ_ONLY_FIELDS = frozenset(
         "version",
         "state",
         "next_run_at",
+        "held",
         "last_execution",
         "created_at",
         "updated_at",
@@ -71,6 +73,28 @@ READ_ONLY_FIELDS = frozenset(
         "error",
         "diff",
         "warnings",
+        # Fields that ``detail`` and ``include`` add.
+        "status",
+        "schedule_words",
+        "schedule_zone",
+        "understood_as",
+        "overdue_by_ms",
+        "failing_since",
+        "last_success_at",
+        "running_since",
+        "open_runs",
+        "recent",
+        "p50_ms",
+        "p95_ms",
+        "failing",
+        "paused",
+        "upstream",
+        "downstream",
+        "version_author",
+        "version_saved_at",
+        "delay_p99_ms",
+        "retried_runs",
+        "recent_runs",
     )
 )
 #: Fields that few jobs set.
@@ -90,7 +114,9 @@ class Draft(Struct, frozen=True, kw_only=True, eq=False, gc=False):
     runs_on_every_change: bool = False  # schedule "now": runs once, each time a save changes it
     manual: bool = False  # schedule "manual": runs only when triggered
     schedule_pointer: str = "/schedule"  # of the schedule in the request
+    end_after_us: int | None = None  # the end of the schedule as a duration: from its start, or from when it is saved
     target_pointers: dict[str, str] | None = None  # of the targets in the request; None: nothing is masked
+    update_policy: UpdatePolicy | None = None  # for this change only; None: the policy of the job
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Draft) and self._identity() == other._identity()
@@ -98,7 +124,8 @@ class Draft(Struct, frozen=True, kw_only=True, eq=False, gc=False):
     __hash__ = None  # type: ignore[assignment]  # a spec has none
 
     def _identity(self) -> tuple[object, ...]:
-        return self.name, self.namespace, self.spec, self.state, self.runs_on_creation, self.runs_on_every_change
+        runs = self.runs_on_creation, self.runs_on_every_change
+        return self.name, self.namespace, self.spec, self.state, *runs, self.end_after_us
 
     @property
     def schedule(self) -> Schedule | None:
@@ -166,12 +193,20 @@ def read_job(data: Any, *, checks: Mapping[str, Check], namespace: str = DEFAULT
         runs_on_every_change=schedule_input.now,
         manual=schedule_input.manual,
         schedule_pointer=schedule_input.pointer,
+        end_after_us=schedule_input.end_after_us,
         target_pointers=_find_target_pointers(data, spec, checks) if MASK_BYTES in encoded else None,
     )
 
 
-def write_job(job: Job, *, last_execution: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Write a job: its definition and the fields that the server adds."""
+def write_job(
+    job: Job, *, now_us: int | None = None, last_execution: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Write a job: its definition and the fields that the server adds.
+
+    ``now_us``: when a paused job would be resumed, for its next run; None leaves that out.
+    """
+    is_held = job.state is JobState.PAUSED
+    next_us = None if is_held and now_us is None else find_next_run_us(job, now_us or 0)
     created_at = rfc3339(job.created_us)
     answer: dict[str, Any] = {
         "id": id_text(job.id),
@@ -181,18 +216,27 @@ def write_job(job: Job, *, last_execution: Mapping[str, Any] | None = None) -> d
         "state": job.state.name.lower(),
         "enabled": job.state is not JobState.DISABLED,
         **write_spec(job.spec),
-        "next_run_at": format_instant(job.next_us) if job.next_us is not None and _has_next_run(job) else None,
+        "next_run_at": None if next_us is None else format_instant(next_us),
         "last_execution": None if last_execution is None else dict(last_execution),
         "created_at": created_at,
         "updated_at": created_at if job.updated_us == job.created_us else rfc3339(job.updated_us),
     }
     if is_done_after_one_run(job):
         answer.pop("schedule")  # sent back, "manual" would reactivate the job and "now" would run it again
-    if job.note:
-        answer["note"] = job.note
+    if note := describe_note(job):
+        answer["note"] = note
+    if is_held and next_us is not None:
+        answer["held"] = True
     if job.paused_us is not None:
         answer["paused_at"] = rfc3339(job.paused_us)
     return answer
+
+
+def describe_note(job: Job) -> str:
+    """Return why a job is paused or disabled, or why this process leaves an active one alone; empty if neither."""
+    if job.note or job.state is not JobState.ACTIVE:
+        return job.note
+    return find_missing_schedule(job.spec, job.name) or ""
 
 
 def is_done_after_one_run(job: Job) -> bool:
@@ -203,10 +247,6 @@ def is_done_after_one_run(job: Job) -> bool:
 def runs_once(spec: JobSpec) -> bool:
     """Return whether neither a schedule nor an upstream job can start the job."""
     return spec.schedule is None and not spec.after
-
-
-def _has_next_run(job: Job) -> bool:
-    return job.state is JobState.ACTIVE and not isinstance(job.spec, Unreadable)
 
 
 def write_spec(spec: JobSpec, *, masked: bool = True) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from chronos.core.schedule.schedule import Schedule
 from chronos.core.schedule.union import MAX_EXPRESSIONS, join_expressions, split_expressions
 from chronos.errors import InvalidSchedule
 from chronos.service.serializers.json_values import to_plain_json
-from chronos.service.serializers.object_reader import ObjectReader, read_duration_us
+from chronos.service.serializers.object_reader import MAX_DURATION_US, ObjectReader, read_duration_us
 from chronos.service.serializers.problems import InvalidJob, Problem
 
 NOW = "now"
@@ -67,6 +67,14 @@ class ScheduleInput:
     manual: bool = False
     schedule: Schedule | None = None  # parsed from exactly this spec
     pointer: str = "/schedule"  # of the schedule's text
+    end_after_us: int | None = None  # an end that is given as a duration: from the start, or from when it is saved
+
+    def spec_at(self, now_us: int) -> ScheduleSpec | None:
+        """Return the schedule as a new job would have it."""
+        if self.spec is None or self.end_after_us is None:
+            return self.spec
+        start_us = now_us if self.spec.start_us is None else self.spec.start_us
+        return replace(self.spec, end_us=start_us + self.end_after_us)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -100,7 +108,7 @@ class _ScheduleParts:
 def read_schedule(reader: ObjectReader, key: str) -> ScheduleInput:
     """Read the schedule of a job. ``key`` is the job's name."""
     kind = None if reader.lacks(_TYPE) else _read_schedule_type(reader)
-    if not reader.lacks(_KEY_FIELDS):
+    if not _KEY_FIELDS.isdisjoint(reader.data):  # they are not known fields
         _refuse_keys_outside(reader)
     name, value = reader.take("schedule", "cron_expression", "execute_at")
     outer = reader
@@ -138,18 +146,19 @@ def _refuse_keys_outside(reader: ObjectReader) -> None:
         reader.fault(key, f'belongs to the schedule; write "schedule": {{"{key}": {shown}}}')
 
 
-def read_schedule_only(data: Any, *, key: str = "") -> ScheduleSpec:
-    """Read a schedule without a job, for a preview: text or an object. Raises ``InvalidJob``."""
+def read_schedule_only(data: Any, *, now_us: int, key: str = "") -> ScheduleSpec:
+    """Read a schedule without a job, for a preview at ``now_us``: text or an object. Raises ``InvalidJob``."""
     problems: list[Problem] = []
     reader = ObjectReader({"schedule": to_plain_json(data, problems)}, "", problems)
     input_ = read_schedule(reader, key)
-    if input_.spec is None and not problems:
+    spec = input_.spec_at(now_us)
+    if spec is None and not problems:
         problems.append(
             Problem("/schedule", "has no schedule to preview; give a cron expression, an interval or a time")
         )
-    if problems or input_.spec is None:
+    if problems or spec is None:
         raise InvalidJob(problems)
-    return input_.spec
+    return spec
 
 
 def write_schedule(spec: ScheduleSpec | None, *, follows: bool) -> dict[str, Any]:
@@ -269,7 +278,21 @@ def _read_options(outer: ObjectReader, inner: ObjectReader | None) -> dict[str, 
                 options[f"{name}_at"] = reader.at(name)
                 if name == "exclude":
                     options["exclude_given"] = reader.data[name]
+                if name == "end" and (end_after_us := _read_end_duration(reader, value)) is not None:
+                    options["end_after"] = end_after_us
+                    del options["end"]
     return options
+
+
+def _read_end_duration(reader: ObjectReader, text: str) -> int | None:
+    """Return the microseconds of an end that is given as a duration; None if it is an instant."""
+    try:
+        duration_us = read_duration_us(text.strip())
+    except InvalidSchedule:
+        return None
+    if not 0 < duration_us <= MAX_DURATION_US:
+        reader.fault("end", f"is {text}; use a duration above zero and up to 100 years, or an instant")
+    return duration_us
 
 
 def _to_schedule_input(reader: ObjectReader, parts: _ScheduleParts, options: dict[str, Any], key: str) -> ScheduleInput:
@@ -302,10 +325,12 @@ def _to_schedule_input(reader: ObjectReader, parts: _ScheduleParts, options: dic
     if any(faults):
         reader.problems += [Problem(parts.at(index), fault) for index, fault in enumerate(faults) if fault]
         return ScheduleInput()
+    end_after_us = options.get("end_after")
     if parts.kept_dialect == parts.dialect and not windowed:
-        return ScheduleInput(spec=spec, schedule=schedule, pointer=parts.pointer)
+        return ScheduleInput(spec=spec, schedule=schedule, pointer=parts.pointer, end_after_us=end_after_us)
     return ScheduleInput(
         pointer=parts.pointer,
+        end_after_us=end_after_us,
         spec=replace(
             spec,
             dialect=parts.kept_dialect,

@@ -34,6 +34,7 @@ class Admitted(NamedTuple):
     status: Status  # running (claimed by the sending node), ready, queued or skipped
     token: int
     last_run_us: int | None = None  # see ``Claimed``
+    code: ReasonCode | None = None  # why it was skipped, as recorded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

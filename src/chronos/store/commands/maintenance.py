@@ -81,8 +81,10 @@ class Trim(Command[int]):
       3. history of deleted jobs, after ``keep_deleted_us``, until nothing is left;
       4. lines of the audit log, after ``AUDIT_KEPT_US``;
       5. nodes that stopped ``NODES_KEPT_US`` ago and own neither executions nor outbox items. The latest node stays,
-         so that its number is not given to another.
+         so that its number is not given to another;
+      6. months of days, after ``DAYS_KEPT_US``.
 
+    - Days: history of jobs that exist is counted by day before it is deleted (``Store.job_days``).
     - History: the rows that ended first are deleted first.
     - Idempotency keys: deleted after ``IDEMPOTENCY_KEPT_US``, at most about ``limit``; they are not counted.
     - Done jobs: deleted after their history, ``keep_age_us`` after their last change, unless they follow other jobs,

@@ -2,7 +2,7 @@
 
 import logging
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar, TypeVarTuple
 
 from chronos.store.commands import Admit, Claim, Command, ProfileGates
@@ -22,6 +22,7 @@ class SqlStore(Queries):
 
     def __init__(self, dialect: Dialect) -> None:
         super().__init__(dialect)
+        self.dialect = dialect
         self._hint_listeners: list[Callable[[Hint], None]] = []
         self._commit_listeners: list[Callable[[int, float], None]] = []
 
@@ -37,6 +38,20 @@ class SqlStore(Queries):
     def _hint(self, hint: Hint) -> None:
         _notify_listeners(self._hint_listeners, hint)
 
+    @abstractmethod
+    async def apply(self, command: Command[R]) -> R:
+        """See ``Store.apply``."""
+
+    async def read_steps(self, steps: Steps[T]) -> T:
+        """Run the steps of a read that is not part of the contract, such as a page of a copy."""
+        return await self._read(steps)
+
+    async def prepare_history(self, find_execution: Callable[[bytes], Awaitable[bytes | None]]) -> None:
+        """Prepare a new store for a copy of history. ``find_execution`` returns the first one from an id on."""
+
+    async def finish_copy(self) -> None:
+        """Bring what is not in the rows of a copy up to date with them."""
+
     async def check_statements(self) -> list[str]:
         return []
 
@@ -45,10 +60,6 @@ class SqlStore(Queries):
         if await self._read(_find_unprofiled()):
             while await self.apply(ProfileGates(limit=GATES_PER_COMMAND)):
                 pass
-
-    @abstractmethod
-    async def apply(self, command: Command[R]) -> R:
-        """See ``Store.apply``."""
 
 
 def _find_unprofiled() -> Steps[bool]:

@@ -40,6 +40,7 @@ from chronos.store.commands import (
     WriteOutput,
 )
 from chronos.store.sql.append_only import AppendOnlyTables
+from chronos.store.sql.copy.commands import CopyHandler, ReplaceRows, SetMeta
 from chronos.store.sql.executions.gate_queue import GateQueue
 from chronos.store.sql.executions.lifecycle import LifecycleHandler
 from chronos.store.sql.executions.settlement import HotPath, SettlementHandler
@@ -68,6 +69,7 @@ class CommandHandlers:
         retention = TrimHandler(d, records)
         tokens = TokenHandler(records)
         settings = SettingsHandler(d, records)
+        copies = CopyHandler(d)
         self._handlers: dict[type[Command[Any]], Callable[[Any], Steps[Any]]] = {
             Recover: lifecycle.recover,
             Trigger: lifecycle.trigger,
@@ -100,6 +102,8 @@ class CommandHandlers:
             RevokeToken: tokens.revoke,
             SetDefaults: settings.set_defaults,
             ProfileGates: settings.profile_gates,
+            ReplaceRows: copies.replace_rows,
+            SetMeta: copies.set_meta,
         }
         self._admit, self._claim = lifecycle.admit, lifecycle.claim
 

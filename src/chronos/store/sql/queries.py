@@ -23,30 +23,25 @@ from chronos.store.contract import (
     ExecutionView,
     JobFilter,
     JobName,
+    Neighbours,
     Page,
 )
+from chronos.store.overview import Blockage, EndedCounts, Facet, JobActivity, JobDays, JobSort, Load, StatusCounts
 from chronos.store.sql import row_mappers as record
 from chronos.store.sql import tokens
+from chronos.store.sql.executions.ended import EndedQueries
 from chronos.store.sql.executions.gates import OVERLAPS, to_id_rows
+from chronos.store.sql.executions.loads import LoadQueries
+from chronos.store.sql.executions.run_list import find_neighbours, history_of_job_sql, list_executions
 from chronos.store.sql.invariants import InvariantChecks
+from chronos.store.sql.job_days import JobDayRows
+from chronos.store.sql.jobs.activity import ActivityQueries
+from chronos.store.sql.jobs.by_run import JobsByRun
 from chronos.store.sql.jobs.queries import JobQueries
 from chronos.store.sql.query import Dialect, Query, Rows, Steps
 from chronos.store.sql.settings.versions import LevelRows
 
-
-def job_number_sql(job: str) -> str:
-    """Return an expression: the number of the job whose id is the expression ``job``."""
-    number = f"(select o.number from {{}} as o where o.job = {job})".format
-    return f"coalesce({number('gate')}, {number('gone')})"
-
-
-def history_of_job_sql(history: str, job: str) -> str:
-    """Return a condition: the row of ``history`` (a table alias) belongs to the job with the id ``job``."""
-    return f"{history}.number = {job_number_sql(job)} and {history}.job = {job}"
-
-
 REPLACE_INDEX = [overlap.value for overlap in OVERLAPS].index("replace")
-_FIRST_TROUBLED_STATUS = 20  # this and higher ones, see ``Status``
 _ID_AFTER_ALL = b"\xff" * 16  # later than every id
 _COUNT_DEAD_LETTERS = "select count(*) from (select 1 from dead_letter order by execution limit $1) as d"
 _DEAD_LETTER_COLUMNS = "execution, job, namespace, failed_us, code, message"
@@ -71,7 +66,10 @@ class Queries(ABC):
     """The reads of ``contract.Store``."""
 
     def __init__(self, d: Dialect) -> None:
-        self._job_list, self._verify, self._levels = JobQueries(d), InvariantChecks(d), LevelRows(d)
+        self._job_list, self._runs_list, self._activity = JobQueries(d), JobsByRun(d), ActivityQueries(d)
+        self._verify, self._load = InvariantChecks(d), LoadQueries()
+        self._ended, self._days = EndedQueries(d), JobDayRows(d)
+        self._levels = LevelRows(d)
         self._due = f"""
             select g.job, g.next_us, g.version, p.lane,
                 case when p.keyed = 1 or p.overlap = {REPLACE_INDEX} then 1 else 0 end, p.levels
@@ -135,8 +133,14 @@ class Queries(ABC):
         self._followers = """
             select follower, outcome from job_after where namespace = $1 and upstream = $2 and outcome <> 'own'
             order by follower, outcome"""
-        self._output = """
-            select execution, task, number, part, text from output where execution = $1 order by task, number, part"""
+        self._output = [
+            f"select execution, task, number, part, text from output where {key} order by task, number, part"
+            for key in (
+                "execution = $1",
+                "execution = $1 and task = $2",
+                "execution = $1 and task = $2 and number = $3",
+            )
+        ]
         self._ended_since = f"""
             select {record.ENDED_COLUMNS} from history where (finished_us, id) > ($1, $2)
             order by finished_us, id limit $3"""
@@ -237,8 +241,32 @@ class Queries(ABC):
         return [(job, UpstreamCondition(outcome)) for job, outcome in rows]
 
     @read
-    def list_jobs(self, where: JobFilter, *, limit: int, cursor: bytes | None = None) -> Steps[Page[Job]]:
-        return self._job_list.page(where, limit, cursor)
+    def list_jobs(
+        self, where: JobFilter, *, limit: int, cursor: bytes | None = None, sort: JobSort = JobSort.NAME
+    ) -> Steps[Page[Job]]:
+        if sort is JobSort.NAME:
+            return self._job_list.page(where, limit, cursor)
+        return self._runs_list.page(where, sort, limit, cursor)
+
+    @read
+    def job_activity(self, jobs: Sequence[bytes], *, recent: int) -> Steps[dict[bytes, JobActivity]]:
+        return self._activity.activity(jobs, recent)
+
+    @read
+    def count_jobs(self, namespace: str | None, now_us: int) -> Steps[StatusCounts]:
+        return self._activity.counts(namespace, now_us)
+
+    @read
+    def job_days(self, job: bytes, zone: str, from_us: int, to_us: int) -> Steps[JobDays]:
+        return self._days.read(job, zone, from_us, to_us)
+
+    @read
+    def tag_facets(self, namespace: str | None, *, limit: int) -> Steps[list[Facet]]:
+        return self._activity.tag_facets(namespace, limit)
+
+    @read
+    def owner_facets(self, namespace: str | None, *, limit: int) -> Steps[list[Facet]]:
+        return self._activity.owner_facets(namespace, limit)
 
     @read
     def current_levels(self, namespaces: Sequence[str]) -> Steps[dict[str, CurrentLevels]]:
@@ -260,38 +288,19 @@ class Queries(ABC):
     def list_executions(
         self, where: ExecutionFilter, *, limit: int, cursor: bytes | None = None
     ) -> Steps[Page[Execution | Span]]:
-        args: list[Any] = [limit + 1, *([cursor] if cursor is not None else [])]
-        tests = ["id < $2"] if cursor is not None else ["true"]
-        newest = "order by id desc limit $1"
-        opened, ended, latest = [*tests], [*tests], newest
-        status = where.status
-        if where.troubled:
-            ended.append(f"status >= {_FIRST_TROUBLED_STATUS}")
-        if status is not None and where.job is None and status > Status.SUCCEEDED:
-            args = [limit + 1, cursor or _ID_AFTER_ALL, int(status)]
-            ended += [f"status > {int(Status.SUCCEEDED)}", *_equals_and_before("status", "id", "$3", "$2")]
-            latest = "order by status desc, id desc limit $1"
-        elif status is not None:
-            args.append(int(status))
-            ended.append(f"status = ${len(args)}")
-            opened.append(f"status = ${len(args)}")
-        if where.job is not None:
-            args.append(where.job)
-            opened.append(f"job = ${len(args)}")
-            ended.append(history_of_job_sql("history", f"${len(args)}"))
-        parts = []
-        if not where.troubled and (status is None or not status.final):
-            parts.append(
-                f"select * from (select {record.OPEN_COLUMNS} from active where {' and '.join(opened)} {newest}) as o"
-            )
-        if status is None or status.final:
-            parts.append(
-                f"select * from (select {record.ENDED_COLUMNS} from history where {' and '.join(ended)} {latest}) as h"
-            )
-        sql = f"select * from ({' union all '.join(parts)}) as found {newest}"
-        rows = yield Query(sql, tuple(args), standalone=True)
-        items = [record.to_execution(row) for row in rows[:limit]]
-        return Page(items=items, cursor=items[-1].id if len(rows) > limit else None)
+        return list_executions(where, limit, cursor)
+
+    @read
+    def neighbours(self, job: bytes, execution: bytes) -> Steps[Neighbours]:
+        return find_neighbours(job, execution)
+
+    @read
+    def loads(self) -> Steps[list[Load]]:
+        return self._load.loads()
+
+    @read
+    def blockage(self, execution: bytes) -> Steps[Blockage | None]:
+        return self._load.blockage(execution)
 
     @read
     def execution(self, execution: bytes) -> Steps[ExecutionView | None]:
@@ -303,13 +312,21 @@ class Queries(ABC):
         return ExecutionView(execution=item, attempts=attempts)
 
     @read
-    def output(self, execution: bytes) -> Steps[list[OutputRow]]:
-        return [OutputRow(*row) for row in (yield Query(self._output, (execution,), standalone=True))]
+    def output(self, execution: bytes, *, task: str | None = None, number: int | None = None) -> Steps[list[OutputRow]]:
+        args = (execution, *([] if task is None else [task]), *([] if task is None or number is None else [number]))
+        rows = yield Query(self._output[len(args) - 1], args, standalone=True)
+        return [OutputRow(*row) for row in rows if number in (None, row[2])]
 
     @read
     def ended_since(self, after: tuple[int, bytes], limit: int) -> Steps[list[Execution | Span]]:
         rows = yield Query(self._ended_since, (*after, limit), standalone=True)
         return [record.to_execution(row) for row in rows]
+
+    @read
+    def count_ended(
+        self, from_us: int, to_us: int, *, job: bytes | None = None, namespace: str | None = None
+    ) -> Steps[EndedCounts]:
+        return self._ended.count(from_us, to_us, job, namespace)
 
     @read
     def latest(self, jobs: Sequence[bytes], *, started: bool = False) -> Steps[dict[bytes, Execution]]:

@@ -70,6 +70,12 @@ class Dialect(Protocol):
     def ids_for_each(self, rows: str, query: str) -> str:
         """Return a table of the ids that ``query`` selects for each row ``i`` of ``rows``."""
 
+    def json_rows(self, columns: Sequence[str], query: str) -> str:
+        """Return an expression: the rows of a query as one JSON text of arrays; null or empty without rows."""
+
+    def allow_sort(self) -> str:
+        """Return a statement that lets the next ones sort; empty if they always may."""
+
     def tie_breaker(self, column: str) -> str:
         """Return a last ``order by`` column for equal rows; empty where it would cost time."""
 

@@ -8,6 +8,7 @@ from chronos.core.ids import id_floor
 from chronos.store.commands import Trim
 from chronos.store.sql.append_only import AppendOnlyTables
 from chronos.store.sql.executions.gates import to_id_rows
+from chronos.store.sql.job_days import JobDayRows
 from chronos.store.sql.jobs.delete import JobDeletes
 from chronos.store.sql.query import Dialect, Query, Row, Rows, Steps
 from chronos.store.sql.retention_deletes import ZERO_ID, ExpiredRows, RetentionDeletes
@@ -25,7 +26,7 @@ class TrimHandler:
     """Applies Trim commands, step by step."""
 
     def __init__(self, d: Dialect, records: AppendOnlyTables) -> None:
-        self._deletes = RetentionDeletes(d)
+        self._deletes, self._days = RetentionDeletes(d), JobDayRows(d)
         self._sweep = RetentionSweep(d, self._deletes, JobDeletes(d, records))
         # Served by an index: jobs that ran 64 times since they were last trimmed, or a 64th of their keep_count if that
         # is more, because that many rows have to be counted.
@@ -75,6 +76,7 @@ class TrimHandler:
             self._trim_deleted_jobs,
             self._trim_audit,
             self._trim_nodes,
+            self._trim_days,
         ):
             if left > 0:
                 left -= yield from part(command, left)
@@ -111,6 +113,7 @@ class TrimHandler:
             yield Query(self._postpone_remains, (again_us,), to_id_rows(sorted(kept)))
         if emptied := [job for job, *_ in seen if job not in kept]:
             yield Query(self._drop_versions, rows=to_id_rows(emptied))
+            yield from self._days.drop_jobs(emptied)
             yield Query(self._drop_remains, rows=to_id_rows(emptied))
         return dropped
 
@@ -131,6 +134,9 @@ class TrimHandler:
 
     def _trim_audit(self, command: Trim, limit: int) -> Steps[int]:
         return len((yield Query(self._drop_audit, (id_floor(command.now_us - AUDIT_KEPT_US), limit))))
+
+    def _trim_days(self, command: Trim, limit: int) -> Steps[int]:
+        return (yield from self._days.drop_old(command.now_us, limit))
 
     def _trim_nodes(self, command: Trim, limit: int) -> Steps[int]:
         """Delete nodes that stopped long ago, unless they still own executions or outbox items."""

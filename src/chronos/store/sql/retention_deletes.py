@@ -1,4 +1,4 @@
-"""Finds and deletes expired history of jobs: too old, or beyond keep_count. The same on every engine.
+"""Finds and deletes expired history of jobs: too old, or beyond keep_count. It is counted by day (``job_days``).
 
 An id starts with the instant of the execution, which may have run much later. So expired rows are searched among old
 ids, which are stored together, and tested by the time they ended.
@@ -8,7 +8,9 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from chronos.core.ids import ID_BYTES, id_floor
+from chronos.store.day_counts import EndedRun
 from chronos.store.sql.executions.gates import to_id_rows
+from chronos.store.sql.job_days import COUNTED_COLUMNS, JobDayRows, TrimmedRun
 from chronos.store.sql.query import Dialect, Query, Rows, Steps
 
 ZERO_ID = bytes(ID_BYTES)
@@ -38,7 +40,8 @@ class RetentionDeletes:
             order by h.id limit $1"""
         expired = d.ids_for_each(d.rows(2, "job:i number:n upto:i all_to:i before_us:n"), oldest)
         doomed_ids = f"select expired.id from {expired} as expired"  # PostgreSQL before 16 requires the alias
-        self._drop = f"delete from history where {d.among('id', doomed_ids)} returning id, job"
+        self._days = JobDayRows(d)
+        self._drop = f"delete from history where {d.among('id', doomed_ids)} returning job, {COUNTED_COLUMNS}"
         self._drop_attempts = f"delete from attempt where {d.one_of('execution', 1)}"
         self._drop_output = f"delete from output where {d.one_of('execution', 1)}"
         self._first = f"""
@@ -71,13 +74,15 @@ class RetentionDeletes:
                 (job, number, max(id_floor(before_us), all_to), all_to, before_us)
                 for job, number, before_us, all_to in now
             ]
-            rows_deleted = yield Query(self._drop, (share,), Rows("iniin", rows))
-            if rows_deleted:
-                yield Query(self._drop_attempts, rows=to_id_rows(row[0] for row in rows_deleted))
-                yield Query(self._drop_output, rows=to_id_rows(row[0] for row in rows_deleted))
-            left -= len(rows_deleted)
+            deleted = yield Query(self._drop, (share,), Rows("iniin", rows))
+            trimmed = [TrimmedRun(row[0], EndedRun(*row[1:])) for row in deleted]
+            if trimmed:
+                yield Query(self._drop_attempts, rows=to_id_rows(row.run.id for row in trimmed))
+                yield Query(self._drop_output, rows=to_id_rows(row.run.id for row in trimmed))
+                yield from self._days.add(trimmed)
+            left -= len(trimmed)
             count: dict[bytes, int] = {}
-            for _, job in rows_deleted:
+            for job, _ in trimmed:
                 count[job] = count.get(job, 0) + 1
             waiting = [entry for entry in now if count.get(entry.job) == share] + later
         return limit - left, {entry.job for entry in waiting}

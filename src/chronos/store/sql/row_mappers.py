@@ -26,7 +26,7 @@ ENDED_COLUMNS = """id, job, version, cause, scheduled_us, status, code, message,
     admitted_us, started_us, finished_us, cast(null as bigint) as wake_us, 0 as cancel, 0 as held, 0 as worked_us,
     detail, until_us, count, attempt_us, levels"""
 ATTEMPT_COLUMNS = "execution, task, number, status, started_us, finished_us, node, error, detail"
-NODE_COLUMNS = "number, name, incarnation, beat, started_us, beat_us, stopped_us, slots, labels, offer"
+NODE_COLUMNS = "number, name, incarnation, beat, started_us, beat_us, stopped_us, slots, labels, offer, taken_over"
 AUDIT_COLUMNS = "id, at_us, actor, action, namespace, subject, origin, detail"
 
 _SPEC_DECODER = msgspec.json.Decoder(JobSpec)
@@ -164,6 +164,7 @@ def to_node(row: Row) -> Node:
         labels=labels,
         process=Process(scope=scope, pid=int(pid), started=started) if known else None,
         offer=row[9],
+        taken_over=row[10],
     )
 
 

@@ -106,7 +106,7 @@ async def case_overlap_skip_allows_one_execution_in_progress(fixture: StoreFixtu
     await fixture.save(overlap=Overlap.SKIP)
     first = await fixture.admit_one()
     second = await fixture.admit_one()
-    assert second.status is Status.SKIPPED
+    assert (second.status, second.code) == (Status.SKIPPED, ReasonCode.OVERLAP)
     skipped = await fixture.execution(second.id)
     assert skipped.reason is not None
     assert (skipped.reason.code, skipped.scheduled_us) == (ReasonCode.OVERLAP, T0_US + 2 * SECOND_US)
@@ -237,6 +237,10 @@ async def case_the_admission_statement_decides_like_the_policy(fixture: StoreFix
         AdmissionVerdict.SKIP_OVERLAP: Status.SKIPPED,
         AdmissionVerdict.SKIP_FULL: Status.SKIPPED,
     }
+    codes = {
+        AdmissionVerdict.SKIP_OVERLAP: ReasonCode.OVERLAP,
+        AdmissionVerdict.SKIP_FULL: ReasonCode.QUEUE_FULL,
+    }
     names = []
     for i, (overlap, limit, queue_max) in enumerate(settings):
         names.append(f"job-{i}")
@@ -251,6 +255,7 @@ async def case_the_admission_statement_decides_like_the_policy(fixture: StoreFix
             )
             run = admitted[(await fixture.job(name)).id]
             assert run.status is expected[verdict], (name, overlap, limit, queue_max, active, queued)
+            assert run.code is codes.get(verdict), (name, overlap, limit, queue_max, active, queued)
             counts[name][0] += verdict is AdmissionVerdict.RUN
             counts[name][1] += verdict is AdmissionVerdict.QUEUE
 

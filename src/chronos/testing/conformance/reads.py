@@ -147,6 +147,10 @@ async def case_open_and_ended_executions_are_listed_newest_first(fixture: StoreF
     running = await fixture.store.list_executions(ExecutionFilter(job=saved.id, status=Status.RUNNING), limit=9)
     assert [item.id for item in running.items] == [runs[5].id, runs[1].id]
     assert len((await fixture.store.list_executions(ExecutionFilter(), limit=99)).items) == 7
+    ready = await fixture.admit_one(claim=False)
+    for started, open_runs in ((True, [runs[5], runs[1]]), (False, [ready])):
+        listed = await fixture.store.list_executions(ExecutionFilter(job=saved.id, started=started), limit=9)
+        assert [item.id for item in listed.items] == [run.id for run in open_runs]
     assert await fixture.store.execution(bytes(16)) is None
 
 

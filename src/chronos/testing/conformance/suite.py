@@ -28,6 +28,7 @@ from chronos.testing.conformance import (
     tokens,
 )
 from chronos.testing.conformance.fixture import StoreFixture
+from chronos.testing.conformance.overview import days, job_lists, run_lists
 
 Case = Callable[[StoreFixture], Awaitable[None]]
 _CASE_MODULES = (
@@ -50,6 +51,9 @@ _CASE_MODULES = (
     nodes,
     reads,
     node_reads,
+    job_lists,
+    run_lists,
+    days,
     hints,
     tokens,
     rejected_values,

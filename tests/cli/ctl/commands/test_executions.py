@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 
 from chronos.cli.ctl.client import ApiClient
+from chronos.cli.ctl.commands.executions import STATUSES
 from chronos.cli.ctl.contexts import ServerContext
 from chronos.cli.ctl.errors import Unreachable
 from chronos.cli.ctl.watch import wait_for_end
+from chronos.service.execution_filter import STATUS_WORDS
 from tests.support.cli_server import Served, interrupt, serving
 
 PROGRAM = Path(sys.executable).with_name("chronosctl")
@@ -105,6 +107,10 @@ def test_cancel(served: Served) -> None:
             "the execution has already ended: succeeded"
             in served.ctl("executions", "cancel", done, *again, code=4).stderr
         )
+
+
+def test_every_status_word_is_an_option() -> None:
+    assert set(STATUSES) == set(STATUS_WORDS)
 
 
 def test_replay(served: Served) -> None:

@@ -33,3 +33,12 @@ def test_a_selection_is_needed(served: Served) -> None:
     served.ctl("jobs", "export", code=2)
     served.ctl("jobs", "export", "ghost", code=3)
     assert served.ctl("jobs", "export", "--prefix", "ghost").stderr == "no job matches\n"
+
+
+def test_jobs_that_ran_once_are_left_out(served: Served) -> None:
+    served.create()
+    served.ctl("runs", "create", "--", "true")
+    served.ctl("jobs", "create", "once", "--now", "--", "true")
+    exported = served.ctl("jobs", "export", "--all", "-o", "json")
+    assert [job["name"] for job in json.loads(exported.stdout)["jobs"]] == ["hello"]
+    assert "2 jobs that ran once" in exported.stderr

@@ -88,3 +88,12 @@ def test_invalid_settings_change_nothing(served: Served, settings: list[str], co
 
 def test_an_unknown_job_is_not_found(shared: Served) -> None:
     shared.ctl("jobs", "set", "ghost", "priority=8", code=3)
+
+
+def test_a_schedule_takes_over_as_the_command_says(served: Served) -> None:
+    served.create("yearly", "true", schedule="0 0 1 1 *")
+    gentle = served.json("jobs", "set", "yearly", "schedule=0 1 1 1 *", "--update", "graceful", "--dry-run")
+    assert gentle["next_run_at"].endswith("-01-01T00:00:00Z")
+    assert served.json("jobs", "set", "yearly", "schedule=0 1 1 1 *")["next_run_at"].endswith("-01-01T01:00:00Z")
+    back = served.json("jobs", "rollback", "yearly", "1", "--update", "graceful", "--dry-run")
+    assert back["next_run_at"].endswith("-01-01T01:00:00Z")

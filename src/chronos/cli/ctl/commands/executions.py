@@ -49,6 +49,10 @@ STATUSES = (
     "missed",
     "stale",
     "troubled",
+    "pending",
+    "in_progress",
+    "timed_out",
+    "success",
 )
 
 
@@ -70,7 +74,11 @@ def executions() -> None:
 @executions.command("list", short_help="List executions, newest first.")
 @click.argument("job_argument", metavar="[JOB]", required=False, shell_complete=complete_job)
 @click.option("--job", metavar="NAME", shell_complete=complete_job, help="Only runs of this job; the same as JOB.")
-@click.option("--status", type=click.Choice(STATUSES), help="Only runs with this status; troubled means any problem.")
+@click.option(
+    "--status",
+    type=click.Choice(STATUSES),
+    help="Only runs with this status; troubled means any problem, pending not started, in_progress started, not over.",
+)
 @limit_option(20)
 @all_option
 @watch_options

@@ -50,6 +50,7 @@ READ_ONLY_FIELDS = (
     "created_at",
     "updated_at",
     "note",
+    "held",
     "paused_at",
     "error",
     "diff",
@@ -124,7 +125,8 @@ def get(client: "ApiClient", *, output: str, name: str, version: int | None, eve
 @output_option
 @with_client
 def next_(client: "ApiClient", output: str, name: str, count: int) -> None:
-    """Print the next runs of the job NAME. A paused, disabled or finished job has none.
+    """Print the next runs of the job NAME; of a paused job, those that resuming it would run. A disabled or finished
+    job has none.
 
     \b
     Example:
@@ -138,6 +140,8 @@ def next_(client: "ApiClient", output: str, name: str, count: int) -> None:
     elif page["items"]:
         for at in page["items"]:
             emit(at)
+        if page.get("held"):
+            note(f"{name} is paused; these runs are held until it is resumed")
     else:
         note(f"{name} has no future runs")
 
@@ -210,7 +214,7 @@ def print_job(job: dict[str, Any], output: str) -> None:
             "version": f"v{job['version']}, saved {format_instant(job['updated_at'])}",
             "description": job.get("description"),
             "schedule": format_schedule(job),
-            "next run": format_instant(job["next_run_at"]),
+            "next run": _format_next_run(job),
             "last run": f"{format_status(last['status'])}, {format_instant(last['scheduled_at'])}" if last else None,
             "owner": job.get("owner"),
             "tags": job.get("tags"),
@@ -285,6 +289,11 @@ def format_schedule(job: Mapping[str, Any]) -> str:
     return f"{schedule} {job['timezone']}" if job.get("timezone") else str(schedule)
 
 
+def _format_next_run(job: Mapping[str, Any]) -> str | None:
+    at = format_instant(job["next_run_at"])
+    return f"{at} (held)" if job.get("held") else at
+
+
 def _last_status(job: Mapping[str, Any]) -> str | None:
     last = job.get("last_execution")
     return None if last is None else format_status(last["status"])
@@ -302,7 +311,7 @@ COLUMNS = Columns(
         "STATE": "state",
         "SCHEDULE": format_schedule,
         "LAST": _last_status,
-        "NEXT": instant_column("next_run_at"),
+        "NEXT": _format_next_run,
     },
     wide={
         "NAMESPACE": "namespace",

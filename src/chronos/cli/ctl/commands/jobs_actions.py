@@ -9,7 +9,15 @@ import click
 
 from chronos.cli.ctl.commands.job_selection import ACTION_RESULTS, SelectedJobs, run_bulk_action, select_jobs
 from chronos.cli.ctl.commands.jobs import jobs, print_changed_job, print_dry_run
-from chronos.cli.ctl.options import Json, dry_run_option, job_argument, output_option, wait_options, with_client
+from chronos.cli.ctl.options import (
+    Json,
+    dry_run_option,
+    job_argument,
+    output_option,
+    update_option,
+    wait_options,
+    with_client,
+)
 from chronos.cli.ctl.tables import print_value
 from chronos.cli.output import emit, note
 
@@ -158,17 +166,19 @@ def delete(client: "ApiClient", output: str, selection: SelectedJobs, yes: bool,
 @jobs.command(short_help="Go back to an earlier version.")
 @job_argument
 @click.argument("version", type=click.IntRange(1), metavar="VERSION")
+@update_option
 @dry_run_option
 @output_option
 @with_client
-def rollback(client: "ApiClient", output: str, name: str, version: int, dry_run: bool) -> None:
+def rollback(client: "ApiClient", output: str, *, name: str, version: int, update: str | None, dry_run: bool) -> None:
     """Restore the definition of the job NAME from VERSION, as a new version.
 
     \b
     Example:
       chronosctl jobs rollback hello 1 --dry-run
     """
-    job = client.change_job("POST", name, "rollback", body={"version": version}, dry_run=dry_run)
+    query, body = {"update": update}, {"version": version}
+    job = client.change_job("POST", name, "rollback", query=query, body=body, dry_run=dry_run)
     if dry_run:
         print_dry_run(job, output)
     else:

@@ -16,7 +16,7 @@ from chronos.cli.ctl.commands.jobs import (
 )
 from chronos.cli.ctl.commands.jobs_actions import confirm
 from chronos.cli.ctl.errors import CommandFailure, RequestRefused, error_for_reply
-from chronos.cli.ctl.options import dry_run_option, job_argument, output_option, with_client
+from chronos.cli.ctl.options import dry_run_option, job_argument, output_option, update_option, with_client
 from chronos.cli.ctl.tables import format_instant, print_value, to_yaml
 from chronos.cli.output import emit, note
 
@@ -42,6 +42,7 @@ _SUFFIXES = (".yaml", ".yml", ".json")
 )
 @click.option("--prune", is_flag=True, help="Delete jobs of the same owner that the files no longer contain.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation before deleting.")
+@update_option
 @dry_run_option
 @output_option
 @with_client
@@ -54,6 +55,7 @@ def apply(
     owner: str | None,
     prune: bool,
     yes: bool,
+    update: str | None,
     dry_run: bool,
 ) -> None:
     """Make the jobs of an owner match FILEs. All changes are made together, or none.
@@ -70,7 +72,7 @@ def apply(
     jobs_and_files = list(_read_all((*files, *more)))
     definitions, sources = [job for job, _ in jobs_and_files], [source for _, source in jobs_and_files]
     body = {"jobs": definitions, "owner": _find_owner(owner, definitions), "prune": prune}
-    query = {"namespace": client.server.namespace}
+    query = {"namespace": client.server.namespace, "update": update}
     if prune and not yes and not dry_run:
         _ask_before_pruning(client, body, query, sources)
     plan = _send_plan(client, {**body, "dry_run": dry_run}, query, sources)
@@ -86,10 +88,11 @@ def apply(
 
 @jobs.command(short_help="Change a job in an editor.")
 @job_argument
+@update_option
 @dry_run_option
 @output_option
 @with_client
-def edit(client: "ApiClient", output: str, name: str, dry_run: bool) -> None:
+def edit(client: "ApiClient", output: str, *, name: str, update: str | None, dry_run: bool) -> None:
     """Open the job NAME as YAML in $EDITOR and save your changes, unless the job changed in the meantime.
 
     \b
@@ -109,7 +112,7 @@ def edit(client: "ApiClient", output: str, name: str, dry_run: bool) -> None:
             "PUT",
             "jobs",
             name,
-            query={**query, "dry_run": dry_run or None},
+            query={**query, "update": update, "dry_run": dry_run or None},
             body=job,
             headers={"If-Match": current.etag or "*"},
         ).value

@@ -32,7 +32,10 @@ def export(client: "ApiClient", output: str, selection: SelectedJobs) -> None:
     if selection.name is not None:
         found = [client.get("jobs", selection.name, namespace=client.server.namespace)]
     else:
-        found = client.list_pages("jobs", limit=None, query=selection.query)["items"]
+        listed = client.list_pages("jobs", limit=None, query=selection.query)["items"]
+        found = [job for job in listed if "schedule" in job or job["state"] != "done"]  # these ran once and are over
+        if len(found) < len(listed):
+            note(f"left out, because they would run again: {len(listed) - len(found)} jobs that ran once")
     definitions = [{key: value for key, value in job.items() if key not in READ_ONLY_FIELDS} for job in found]
     if output == "json":
         emit_json({"jobs": definitions}, lines=False)

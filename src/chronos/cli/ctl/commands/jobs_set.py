@@ -6,7 +6,7 @@ import click
 
 from chronos.cli.ctl.assignments import build_patch, read_assignments
 from chronos.cli.ctl.commands.jobs import jobs, print_changed_job, print_dry_run
-from chronos.cli.ctl.options import dry_run_option, job_argument, output_option, with_client
+from chronos.cli.ctl.options import dry_run_option, job_argument, output_option, update_option, with_client
 
 if TYPE_CHECKING:
     from chronos.cli.ctl.client import ApiClient
@@ -15,10 +15,13 @@ if TYPE_CHECKING:
 @jobs.command("set", short_help="Change fields of a job.")
 @job_argument
 @click.argument("settings", nargs=-1, required=True, metavar="KEY=VALUE...")
+@update_option
 @dry_run_option
 @output_option
 @with_client
-def set_(client: "ApiClient", output: str, name: str, settings: tuple[str, ...], dry_run: bool) -> None:
+def set_(
+    client: "ApiClient", output: str, *, name: str, settings: tuple[str, ...], update: str | None, dry_run: bool
+) -> None:
     """Change fields of the job NAME, unless the job changed in the meantime. KEY- removes a field.
 
     KEY is a field of a job; dots lead to inner fields. VALUE is JSON, or else text. In a job with several tasks, write
@@ -37,7 +40,7 @@ def set_(client: "ApiClient", output: str, name: str, settings: tuple[str, ...],
         "PATCH",
         "jobs",
         name,
-        query={**query, "dry_run": dry_run or None},
+        query={**query, "update": update, "dry_run": dry_run or None},
         body=build_patch(current.value, assignments),
         headers={"If-Match": current.etag or "*"},
     ).value

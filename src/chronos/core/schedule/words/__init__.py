@@ -6,7 +6,7 @@ Clauses in any order, with optional commas and "and" (``grammar`` has them all):
     at 9am and 17:00 · every hour at minute 5 · every 15 minutes between 9am and 5pm
     on the 1st and 15th · on the last day of the month · on the first Monday of January · on 25 December
     in 2 hours · tomorrow at noon · in 3 days at 8am · once at 2027-01-01T00:00:00Z
-    every 5 to 10 minutes · every 2 days at 10:30 · in 2027 · in the years 2027 to 2030
+    every 5 to 10 minutes · every 2 days at 10:30 · every 3 weeks on Monday · in 2027 · in the years 2027 to 2030
     in New York · Europe/Paris · from 2027-01-01 · until 2027-12-31 · 5 times · except Sundays
     with jitter up to 30 seconds
 
@@ -18,8 +18,8 @@ The meaning of ambiguous words:
 * "every 2 weeks", "every 3 months": calendar periods from the start (``P2W``). "every day from the start" is ``P1D``,
   "every 2 hours from the start" ``@every 2h``, "every 2 hours by the calendar" ``PT2H``. "at intervals of 2 hours" and
   "at calendar intervals of 2 hours" mean the same.
-* "every 2 days at 10:30" begins at the first 10:30 at or after the start. "every 5 to 10 minutes" is a random interval
-  (``@every 5m to 10m``).
+* "every 2 days at 10:30" begins at the first 10:30 at or after the start, "every 3 weeks on Monday" at the first
+  Monday. "every 5 to 10 minutes" is a random interval (``@every 5m to 10m``).
 * "daily", "weekly", "monthly", "quarterly", "yearly" are cron's macros: midnight, Sunday, the 1st, 1 January, unless
   the sentence says otherwise. Days without a time mean midnight.
 * "from 9am to 5pm" includes 5pm. "between 9am and 5pm" does not, so that it is whole hours.

@@ -16,6 +16,7 @@ from chronos.core.schedule.plugins import is_custom
 from chronos.core.schedule.words.cron_fields import clock_step, exclude_days, to_cron
 from chronos.core.schedule.words.sentence import RESTRICTIONS, Sentence
 
+_MIDNIGHT = 0  # the second of the day
 _FURTHEST_DAYS = 109_575  # 300 years, slightly more than the longest Go duration
 _INTERVAL_HINT = "only an interval that divides an hour or a day evenly can keep to times and days"
 _PERIOD_HINT = 'give a first date, as in "every 2 weeks from 2027-01-04 at 9am"'
@@ -32,6 +33,7 @@ class Reading:
 
     expression: str = ""
     second_of_day: int | None = None  # of the first occurrence: "every 2 days at 10:30"
+    weekday: int | None = None  # of the first occurrence: "every 2 weeks on Monday"
     delay: Delay | None = None
     timezone: str | None = None
     start: str | None = None
@@ -45,7 +47,7 @@ def translate_sentence(sentence: Sentence) -> Reading:
     """Translate a sentence. Raises ``Unclear`` if its parts do not fit together."""
     if sentence.open_days:
         sentence.day_groups.append((sentence.open_days, None))
-    delay, start, second_of_day = None, sentence.start, None
+    delay, start, second_of_day, weekday = None, sentence.start, None, None
     if sentence.delay is not None:
         delay = _delay(sentence)
         expression = format_delay(delay)
@@ -58,14 +60,18 @@ def translate_sentence(sentence: Sentence) -> Reading:
     elif sentence.amount is not None and _is_interval(sentence):
         if (start_of_day := _start_of_day_at(sentence)) is not None:
             start = start_of_day
-        elif sentence.times:
-            second_of_day = sentence.times[0]
+        else:
+            weekday = _weekday_of_weeks(sentence)
+            second_of_day = _MIDNIGHT if weekday is not None else None
+            if sentence.times:
+                second_of_day = sentence.times[0]
         expression = _interval(sentence, sentence.amount)
     else:
         expression = format_cron(to_cron(sentence))
     return Reading(
         expression=expression,
         second_of_day=second_of_day,
+        weekday=weekday,
         delay=delay,
         timezone=sentence.zone,
         start=start or None,
@@ -134,7 +140,7 @@ def _is_interval(sentence: Sentence) -> bool:
         return False
     if sentence.calendar_unit or clock_step(sentence.amount) is not None:
         return anchored and not restricted
-    if restricted and _start_of_day_at(sentence) is None and not _has_time_of_day(sentence):
+    if restricted and not _has_time_of_day(sentence):
         part = next(part for part in RESTRICTIONS if part in sentence.positions)
         hint = _INTERVAL_HINT if sentence.amount and sentence.amount.us else _PERIOD_HINT
         raise sentence.error(
@@ -147,17 +153,27 @@ def _is_interval(sentence: Sentence) -> bool:
 
 def _start_of_day_at(sentence: Sentence) -> str | None:
     """Return the start of "every 2 weeks from 2027-01-04 at 9am", whose time belongs to the start."""
-    if not _has_time_of_day(sentence) or not sentence.start or "T" in sentence.start:
+    if not sentence.times or not sentence.start or "T" in sentence.start or sentence.weekdays:
         return None
     return _join_date_and_time(sentence.start, sentence.times[0])
 
 
 def _has_time_of_day(sentence: Sentence) -> bool:
-    """Whether the sentence is "every 2 days at 10:30": a period of whole days or months, and one time."""
+    """Whether the sentence is "every 2 days at 10:30" or "every 2 weeks on Monday": a period of whole days or months,
+    and one time or weekday.
+    """
     amount = sentence.amount
-    others = [part for part in (*RESTRICTIONS, "anchor") if part in sentence.positions and part != "times"]
+    known = ("times",) if _weekday_of_weeks(sentence) is None else ("times", "weekdays")
+    others = [part for part in (*RESTRICTIONS, "anchor") if part in sentence.positions and part not in known]
     is_calendar = amount is not None and (amount.months or amount.days) and not amount.us
-    return bool(is_calendar and not sentence.calendar_unit and not others and len(sentence.times) == 1)
+    return bool(is_calendar and not sentence.calendar_unit and not others and len(sentence.times) <= 1)
+
+
+def _weekday_of_weeks(sentence: Sentence) -> int | None:
+    """Return the one weekday of a period of several whole weeks, or None."""
+    amount = sentence.amount or Period()
+    is_weeks = amount.days > 7 and amount.days % 7 == 0 and not amount.months and not amount.us
+    return sentence.weekdays.bit_length() - 1 if is_weeks and sentence.weekdays.bit_count() == 1 else None
 
 
 def _interval(sentence: Sentence, amount: Period) -> str:

@@ -119,7 +119,7 @@ class AdmissionBatch:
         token = first_token(gate.seq)
         identity = (run.id, gate.job, gate.version, int(run.cause), run.scheduled_us)
         self.skipped.append((*identity, code.value, token, self.now_us, run.detail, gate.levels))
-        return Admitted(run.id, gate.job, Status.SKIPPED, token)
+        return Admitted(run.id, gate.job, Status.SKIPPED, token, code=code)
 
     def _delay(self, gate: Gate, run: RunRow) -> Admitted:
         """Insert an execution that waits for its first start. The gate counts it from then on."""

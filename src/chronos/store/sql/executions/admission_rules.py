@@ -44,6 +44,13 @@ def decisions_sql(rows: str) -> str:
             and p.levels = i.levels and p.keyed = 0 and p.overlap <> {_REPLACE}"""
 
 
+#: The reason of a decision, for the answer: only a skipped instant has one.
+DECIDED_CODE = f"case when d.status = {SKIPPED} then d.code end"
+SKIP_CODES: dict[str | None, ReasonCode | None] = {
+    None: None,
+    **{code.value: code for code in (ReasonCode.OVERLAP, ReasonCode.QUEUE_FULL)},
+}
+
 #: Executions that have been ready so long that other nodes may claim them. An execution is never ready before it is
 #: due, so the rank limits how far the lane's index is read.
 LATE_CONDITION = f"""a.rank <= i.before_us - {PRIORITY_STEP_US}

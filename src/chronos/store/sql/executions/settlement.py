@@ -102,6 +102,7 @@ class SettlementHandler:
             where {runs_under_token} and active.cancel = 0
             returning active.id"""
         self._stop_node = "update node set stopped_us = $2 where number = $1"
+        self._take_over = "update node set taken_over = coalesce(taken_over, 0) + $2 where number = $1"
         self._release_outbox = "update outbox set owner = null where owner = $1"
         self._skip = f"""
             insert into history (id, job, version, cause, scheduled_us, status, code, message, token, attempt,
@@ -304,6 +305,7 @@ class SettlementHandler:
                 [(r.id, f) for r in retried if r.id in changed for f in r.follow], now_us
             )
             reaped += changed
+        yield Query(self._take_over, (command.node, len(reaped)))
         if command.last:
             yield Query(self._stop_node, (command.node, now_us))
             yield Query(self._release_outbox, (command.node,))

@@ -10,10 +10,13 @@ from typing import Any, NamedTuple
 
 from chronos.core.job import Job, JobState
 from chronos.store.contract import JobFilter, Page
+from chronos.store.overview import COUNT_CAP, JobSort
 from chronos.store.sql import row_mappers as record
+from chronos.store.sql.jobs.list_position import Position, read_position
+from chronos.store.sql.jobs.search import MAX_SEARCHED_JOBS, JobSearch, search_conditions
+from chronos.store.sql.jobs.statuses import FOUND_BY_INDEX, IDLE_STATES, candidates_sql, named_candidates_sql
 from chronos.store.sql.query import Dialect, Query, Steps
 
-_SEPARATOR = "\x00"  # within a cursor; never part of a name
 _SHORT_LIST_ROWS = 100
 _MAX_COMPARED_ROWS = 2_000  # indexes are compared up to this length; longer text matches are not sorted
 
@@ -27,10 +30,11 @@ class _ListPath(NamedTuple):
     conditions: Sequence[str] = ()  # on the first columns of the index, each with a placeholder for
     values: Sequence[Any] = ()  # one of these values
     join: str = ""  # the clause that joins the job
-    order: str = ""  # the columns before the names
+    order: tuple[str, ...] = ()  # the columns before the names
 
-    def order_by(self) -> str:
-        return f"order by {self.order}{self.alias}.namespace, {self.alias}.name"
+    def order_by(self, *, backward: bool = False) -> str:
+        columns = [*self.order, f"{self.alias}.namespace", f"{self.alias}.name"]
+        return f"order by {', '.join(f'{column} desc' if backward else column for column in columns)}"
 
 
 _ALL_JOBS = _ListPath("job as j")
@@ -55,20 +59,38 @@ class JobQueries:
         self._d = d
 
     def page(self, where: JobFilter, limit: int, cursor: bytes | None) -> Steps[Page[Job]]:
-        """See ``Store.list_jobs``."""
-        planned = self._d.force_custom_plan() if where.contains else ""
+        """See ``Store.list_jobs``, by name."""
+        if where.status in IDLE_STATES:
+            where = replace(where, status=None, state=IDLE_STATES[where.status])
+        planned = self._d.force_custom_plan() if where.contains or where.status is not None else ""
         if planned:
             yield Query(planned)
+        position = read_position(cursor, JobSort.NAME)
         paths, args = self._list_paths(where), _Args()
-        compare = bool(where.contains) or len(paths) > 1
-        path = (
-            (yield from self._find_shortest_path(paths, where, args, planned=bool(planned)))
-            if compare
-            else [*paths, _ALL_JOBS][0]
-        )
-        max_rows = args.add(limit + 1)
-        tests, others = _page_conditions(path, where, cursor, args), self._filter_conditions(where, path, args)
-        table, order = path.table, path.order_by()
+        path, compare = None, False
+        if where.status in FOUND_BY_INDEX:
+            path = yield from self._find_candidates(where)
+        if path is None:
+            compare = bool(where.contains) or len(paths) > 1
+            path = (
+                (yield from self._find_shortest_path(paths, where, args, planned=bool(planned)))
+                if compare
+                else [*paths, _ALL_JOBS][0]
+            )
+        search = JobSearch(where, limit, position)
+        if where.searches and path.serves != "status":
+            search.end = yield from self._find_search_end(path, where, position)
+        alone = not compare and not planned and search.end is None and path.serves != "status"
+        while not search.is_over:
+            query = self._page_query(path, where, search, _Args(*args.values))
+            search.add([record.to_job(row) for row in (yield query._replace(standalone=alone))])
+        return search.page()
+
+    def _page_query(self, path: _ListPath, where: JobFilter, search: JobSearch, args: _Args) -> Query:
+        max_rows = args.add(search.chunk)
+        tests = _page_conditions(path, where, search.position, args, search.end)
+        others = self._filter_conditions(where, path, args)
+        table, order = path.table, path.order_by(backward=search.backward)
         if path.join and not others:  # join only the jobs of the page
             table = f"(select * from {table} where {' and '.join(tests)} {order} limit {max_rows}) as {path.alias}"
             tests = []
@@ -77,11 +99,32 @@ class JobQueries:
             select {record.JOB_COLUMNS} from {table} {path.join}
             join gate as g on {self._d.gate_of("g", "j")} {condition}
             {order} limit {max_rows}"""
-        rows = yield Query(sql, tuple(args.values), standalone=not compare)
-        more = len(rows) > limit
-        items = [record.to_job(row) for row in rows[:limit]]
-        last = f"{items[-1].namespace}{_SEPARATOR}{items[-1].name}".encode() if more else None
-        return Page(items=items, cursor=last)
+        return Query(sql, tuple(args.values))
+
+    def _find_candidates(self, where: JobFilter) -> Steps[_ListPath | None]:
+        """Return the path along the candidates of a status; None if they are too many to be sorted."""
+        assert where.status is not None
+        candidates = candidates_sql(where.status, "$1")
+        [(count,)] = yield Query(
+            f"select count(*) from ({candidates}) as c where cast($1 as bigint) is not null", (where.now_us,)
+        )
+        if count > COUNT_CAP:
+            return None
+        named = named_candidates_sql(self._d, where.status, str(int(where.now_us)))
+        join = f"join job as j on {self._d.is_job('j', 'c.job')}"
+        return _ListPath(f"({named}) as c", "c", "status", join=join)
+
+    def _find_search_end(self, path: _ListPath, where: JobFilter, position: Position | None) -> Steps[Position | None]:
+        """Return the last position that a search may read; None if the list ends before it."""
+        args = _Args()
+        tests = _page_conditions(path, where, position, args)
+        backward = position is not None and position.backward
+        rows = yield Query(
+            f"select {path.alias}.namespace, {path.alias}.name from {path.table} where {' and '.join(tests)} "
+            f"{path.order_by(backward=backward)} limit 1 offset {args.add(MAX_SEARCHED_JOBS)}",
+            tuple(args.values),
+        )
+        return Position(rows[0][0], rows[0][1], backward) if rows else None
 
     def _list_paths(self, where: JobFilter) -> list[_ListPath]:
         """Return the indexes that cover a part of the filter."""
@@ -97,7 +140,7 @@ class JobQueries:
             # "One of two equal values" keeps PostgreSQL from reading all jobs, which are in the same order.
             owned = "j.owner in ({0}, {0})" if self._d.plans_from_statistics else "j.owner = {0}"
             conditions = [f"{owned} and j.owner is not null"]
-            paths.append(_ListPath("job as j", "j", "owner", conditions, [where.owner], order="j.owner, "))
+            paths.append(_ListPath("job as j", "j", "owner", conditions, [where.owner], order=("j.owner",)))
         return paths
 
     def _find_shortest_path(
@@ -145,21 +188,31 @@ class JobQueries:
             tagged = [test.format(value) for test, value in zip(_tag_conditions("w", where.tag), values, strict=True)]
             named = f"w.namespace = {path.alias}.namespace and w.name = {path.alias}.name"
             tests.append(f"(select count(*) from job_tag as w where {' and '.join(tagged)} and {named}) > 0")
-        return tests
+        return [*tests, *search_conditions(where, args.add)]
 
 
-def _page_conditions(path: _ListPath, where: JobFilter, cursor: bytes | None, args: _Args) -> list[str]:
-    """Return the conditions of a page: the namespace, the prefix, and the cursor."""
+def _page_conditions(
+    path: _ListPath, where: JobFilter, position: Position | None, args: _Args, end: Position | None = None
+) -> list[str]:
+    """Return the conditions of a page: the namespace, the prefix, the position and the end of a search."""
     namespace, name = f"{path.alias}.namespace", f"{path.alias}.name"
-    last_namespace, last_name = ("", "") if cursor is None else cursor.decode().split(_SEPARATOR)
     tests = [test.format(args.add(value)) for test, value in zip(path.conditions, path.values, strict=True)]
     if where.namespace is not None:
         tests.append(f"{namespace} = {args.add(where.namespace)}")
-        tests += [f"{name} > {args.add(last_name)}"] if last_name else []
-    elif cursor is not None or not tests:  # without a cursor it is always true, but shows the planner the order
-        tests.append(f"({namespace}, {name}) > ({args.add(last_namespace)}, {args.add(last_name)})")
+    if position is not None or (not tests and where.namespace is None):
+        # Without a position it is always true, but shows the planner the order.
+        first = position or Position("", "")
+        tests += _beyond(namespace, name, first, "<" if first.backward else ">", where, args)
+    if end is not None:
+        tests += _beyond(namespace, name, end, ">=" if end.backward else "<=", where, args)
     bounds = ((">=", where.prefix), ("<", end_of_prefix_range(where.prefix)))
     return [*tests, *(f"{name} {than} {args.add(text)}" for than, text in bounds if text)]
+
+
+def _beyond(namespace: str, name: str, position: Position, than: str, where: JobFilter, args: _Args) -> list[str]:
+    if where.namespace is not None:
+        return [f"{name} {than} {args.add(position.second)}"]
+    return [f"({namespace}, {name}) {than} ({args.add(position.first)}, {args.add(position.second)})"]
 
 
 def _tag_conditions(alias: str, tag: tuple[str, str | None]) -> list[str]:

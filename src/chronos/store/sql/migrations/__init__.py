@@ -8,9 +8,10 @@ Statements that run later belong elsewhere in ``sql``.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 
 from chronos.errors import StoreBroken
-from chronos.store.sql.migrations import changes, initial, levels
+from chronos.store.sql.migrations import changes, initial, levels, outcomes
 from chronos.store.sql.query import Dialect
 
 
@@ -67,16 +68,46 @@ MIGRATIONS: Sequence[Migration] = (
     ),
     Migration(version=10, minimum=2, common=changes.VERSION_10, sqlite_minimum=5),
     Migration(version=11, minimum=2, common=levels.VERSION_11, sqlite=levels.VERSION_11_SQLITE, sqlite_minimum=5),
+    Migration(version=12, minimum=2, common=outcomes.LAST_OUTCOMES_AND_DAYS, sqlite_minimum=5),
 )
 VERSION = MIGRATIONS[-1].version
+UNFINISHED_COPY_MINIMUM = 1_000_000  # every release rejects it
 CREATE_META = "create table if not exists meta (name text primary key, value text not null)"
 
 
-def find_pending(current: int, minimum: int) -> list[Migration]:
+class SchemaUse(Enum):
+    """What to do with the schema of a store that is opened."""
+
+    UPGRADE = auto()  # run the pending migrations
+    KEEP = auto()  # only accept a store that needs no migration
+    FINISH_COPY = auto()  # as UPGRADE, and accept an unfinished copy
+
+
+def oldest_release(d: Dialect) -> int:
+    """Return the oldest schema version whose release can work with the newest schema."""
+    newest = MIGRATIONS[-1]
+    return max(newest.minimum, newest.sqlite_minimum if d.name == "sqlite" else 0)
+
+
+def find_pending(current: int, minimum: int, use: SchemaUse = SchemaUse.UPGRADE) -> list[Migration]:
     """Return the migrations to run on a store of schema ``current``.
 
-    Raises ``StoreBroken`` if the store is too new for this release: its ``minimum`` is above our version.
+    Raises ``StoreBroken`` if the store is too new for this release (its ``minimum`` is above our version), if it is an
+    unfinished copy, or if it needs a migration that ``use`` does not allow.
     """
+    if minimum == UNFINISHED_COPY_MINIMUM and use is not SchemaUse.FINISH_COPY:
+        raise StoreBroken(
+            "the store is an unfinished copy; finish it with the same chronos store copy command, or delete it"
+        )
+    if minimum == UNFINISHED_COPY_MINIMUM:
+        minimum = 0
+    if current < VERSION and use is SchemaUse.KEEP:
+        raise StoreBroken(
+            f"the store has schema version {current}, and this release uses {VERSION}; "
+            "upgrade it with chronos doctor --store URL, or use the release of its program"
+            if current
+            else "the store has no tables of Chronos; check the URL"
+        )
     if minimum > VERSION:
         raise StoreBroken(
             f"the store has schema version {current}, but this release supports only {VERSION}; "

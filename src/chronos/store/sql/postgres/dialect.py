@@ -1,7 +1,7 @@
 """PostgreSQL's side of the Dialect protocol."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from chronos.store.sql.postgres.advisory_locks import DEFAULT_SCHEMA, AdvisoryLock
@@ -56,6 +56,12 @@ class PostgresDialect:
     def ids_for_each(self, rows: str, query: str) -> str:
         return f"(select found.id from {rows} as i cross join lateral ({query}) as found)"
 
+    def json_rows(self, columns: Sequence[str], query: str) -> str:
+        return f"(select json_agg(json_build_array({', '.join(columns)}))::text from ({query}) as r)"
+
+    def allow_sort(self) -> str:
+        return _set_locally({"enable_sort": "on", "enable_incremental_sort": "on"})
+
     def tie_breaker(self, column: str) -> str:
         return ""
 
@@ -89,9 +95,7 @@ class PostgresDialect:
 
     def force_custom_plan(self) -> str:
         for_index = dict.fromkeys(("enable_bitmapscan", "enable_sort"), "on")  # the trigram index needs both
-        values = {"plan_cache_mode": "force_custom_plan", **for_index}
-        settings = ", ".join(f"set_config('{name}', '{value}', true)" for name, value in values.items())
-        return f"select {settings}"
+        return _set_locally({"plan_cache_mode": "force_custom_plan", **for_index})
 
     def mutex(self) -> str:
         return f"select pg_advisory_xact_lock({AdvisoryLock.NUMBERS.key(self._schema)})"
@@ -112,6 +116,12 @@ class PostgresDialect:
 
     def to_driver_sql(self, sql: str) -> str:
         return sql
+
+
+def _set_locally(values: dict[str, str]) -> str:
+    """Return a statement that changes settings until the transaction ends."""
+    settings = ", ".join(f"set_config('{name}', '{value}', true)" for name, value in values.items())
+    return f"select {settings}"
 
 
 def to_column_arrays(rows: Rows) -> list[list[Any]]:

@@ -14,10 +14,12 @@ from chronos.store.commands import Admit, AdmitRow, Admitted, Claim, Claimed, Se
 from chronos.store.sql.executions.admission_rules import (
     ADMIT_ROW_COLUMNS,
     ALREADY_RECORDED,
+    DECIDED_CODE,
     DECIDED_TOKEN,
     LATE_CONDITION,
     READY,
     RUNNING,
+    SKIP_CODES,
     batch_gate_update_sql,
     decisions_sql,
     insert_open_sql,
@@ -26,6 +28,7 @@ from chronos.store.sql.executions.admission_rules import (
     to_admit_rows,
 )
 from chronos.store.sql.executions.gate_queue import claimed_columns, to_claimed_rows
+from chronos.store.sql.executions.last_outcome import OUTCOME_TIMES, last_outcome_sql
 from chronos.store.sql.executions.settlement import SettleEffects
 from chronos.store.sql.query import Dialect, Query, Rows, Steps
 
@@ -47,7 +50,8 @@ class PostgresHotPath:
             moved as (update gate as g set {batch_gate_update_sql("g")} from d where g.job = any($4) and g.job = d.job),
             opened as ({insert_open_sql("d", node="$1::bigint", now_us="$2::bigint", request="$3")}),
             skipped as ({insert_skipped_sql("d", now_us="$2")})
-            select d.id, d.job, d.status, {DECIDED_TOKEN}, d.ran_us from d where d.status <> {ALREADY_RECORDED}"""
+            select d.id, d.job, d.status, {DECIDED_TOKEN}, d.ran_us, {DECIDED_CODE} from d
+            where d.status <> {ALREADY_RECORDED}"""
         # The best executions of each lane are locked before the best of all lanes are chosen. So a lane is read only as
         # far as needed, and executions that another node is taking do not reduce the number claimed.
         self._claim = _build_claim_sql(d.rows(5, "lane:n"), "true")
@@ -66,8 +70,8 @@ class PostgresHotPath:
         standalone = len(rows) == len(command.rows) and all(row.next_us is not None for row in rows)
         decided = yield Query(self._admit, args, to_admit_rows(rows), standalone=standalone)
         return [
-            Admitted(execution, job, _STATUS[status], token, ran_us)
-            for execution, job, status, token, ran_us in decided
+            Admitted(execution, job, _STATUS[status], token, ran_us, SKIP_CODES[code])
+            for execution, job, status, token, ran_us, code in decided
         ]
 
     def claim(self, command: Claim) -> Steps[list[Claimed]]:
@@ -139,9 +143,9 @@ def _settle(d: Dialect, condition: str) -> str:
             select {_HISTORY_COLUMNS}, number from ended left join (select job, number from locked) as l using (job)
         ), freed as (
             update gate as g set active = g.active - n.ended, seq = greatest(g.seq, n.turn),
-                ran_us = greatest(g.ran_us, n.ran_us)
-            from (select job, count(*) as ended, max(token) >> {TURN_BITS} as turn, max(scheduled_us) as ran_us
-                from ended group by job) as n
+                ran_us = greatest(g.ran_us, n.ran_us), {last_outcome_sql("g")}
+            from (select job, count(*) as ended, max(token) >> {TURN_BITS} as turn, max(scheduled_us) as ran_us,
+                {OUTCOME_TIMES} from ended group by job) as n
             where g.job = any($2) and g.job = n.job
             returning g.job, case when g.queued > 0 then {_HAS_QUEUE_BIT} else 0 end
                 + {_HAS_FOLLOWERS_BIT} * g.followed as after

@@ -5,6 +5,7 @@ the default partition. Retention counts from the end of an execution: a week is 
 Every step is short, and gives up instead of making nodes wait.
 """
 
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 
 import asyncpg
@@ -17,6 +18,7 @@ WEEK_US = 7 * 86_400 * 1_000_000
 _MONDAY_US = 4 * 86_400 * 1_000_000  # the first Monday: the epoch was a Thursday
 WEEKS_AHEAD = 2
 _MAX_MOVED_ROWS = 10_000
+_MAX_COPIED_WEEKS = 520
 _MAX_TRIMMED_ROWS = 1_000
 _LOCK_TIMEOUT = "200ms"
 PARTITION_COLUMN_BY_TABLE = {
@@ -67,6 +69,28 @@ async def maintain_partitions(connection: Connection, schema: str, now_us: int) 
     finally:
         if not connection.is_closed():
             await connection.execute(f"select pg_advisory_unlock({lock})")
+
+
+async def list_weeks(find_execution: Callable[[bytes], Awaitable[bytes | None]]) -> list[int]:
+    """Return the starts of the weeks that have executions. ``find_execution`` returns the first one from an id on.
+
+    - Bounded: the first ``_MAX_COPIED_WEEKS``. Executions of later weeks go to the default partition.
+    """
+    weeks: list[int] = []
+    floor = bytes(16)
+    while len(weeks) < _MAX_COPIED_WEEKS and (execution := await find_execution(floor)) is not None:
+        weeks.append(to_week_start_us(int.from_bytes(execution[:6]) * 1000))
+        floor = id_floor(weeks[-1] + WEEK_US)
+    return weeks
+
+
+async def create_weeks(connection: Connection, weeks: Sequence[int]) -> None:
+    """Create the partitions of these weeks, where they are missing."""
+    for table, column in PARTITION_COLUMN_BY_TABLE.items():
+        existing = await _weeks(connection, table)
+        for start_us in weeks:
+            if start_us not in existing:
+                await _create(connection, table, column, start_us)
 
 
 async def raise_longest_retention(connection: Connection, keep_age_us: int) -> None:

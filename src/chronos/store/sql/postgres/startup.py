@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from chronos.errors import StoreBroken, StoreUnavailable
 from chronos.store.sql import migrations
+from chronos.store.sql.migrations import SchemaUse
 from chronos.store.sql.postgres.advisory_locks import EXTENSION_LOCK, AdvisoryLock
 from chronos.store.sql.postgres.connection import Connection
 from chronos.store.sql.postgres.database_url import ConnectionAddress, DatabaseUrl
@@ -76,24 +77,26 @@ async def check_rights(connection: Connection, url: DatabaseUrl) -> None:
         )
 
 
-async def migrate(connection: Connection, url: DatabaseUrl, *, trigrams: bool = True) -> None:
+async def migrate(
+    connection: Connection, url: DatabaseUrl, *, trigrams: bool = True, schema_use: SchemaUse = SchemaUse.UPGRADE
+) -> None:
     """Bring the schema up to date. One node at a time does it; the others wait and find it done.
 
     A node of the previous release may be running. If the two deadlock, the migration is retried.
     """
     for pause_s in _MIGRATION_RETRY_PAUSES_S:
         try:
-            await _migrate(connection, url, trigrams=trigrams)
+            await _migrate(connection, url, trigrams, schema_use)
         except DRIVER_ERRORS as error:
             if not is_transaction_conflict(error):
                 raise
             await asyncio.sleep(pause_s * random.uniform(0.5, 1))
         else:
             return
-    await _migrate(connection, url, trigrams=trigrams)
+    await _migrate(connection, url, trigrams, schema_use)
 
 
-async def _migrate(connection: Connection, url: DatabaseUrl, *, trigrams: bool) -> None:
+async def _migrate(connection: Connection, url: DatabaseUrl, trigrams: bool, schema_use: SchemaUse) -> None:
     schema = url.schema
     async with connection.transaction():
         lock = AdvisoryLock.MIGRATION.key(schema)
@@ -108,7 +111,7 @@ async def _migrate(connection: Connection, url: DatabaseUrl, *, trigrams: bool) 
                 )
             await connection.execute(migrations.CREATE_META)
         meta = dict(await connection.fetch("select name, value from meta where name like 'schema%'"))
-        pending = migrations.find_pending(int(meta.get("schema", 0)), int(meta.get("schema_minimum", 0)))
+        pending = migrations.find_pending(int(meta.get("schema", 0)), int(meta.get("schema_minimum", 0)), schema_use)
         for migration in pending:
             for statement in migration.statements(PostgresDialect(schema)):
                 await connection.execute(statement, timeout=_MIGRATION_TIMEOUT_S)

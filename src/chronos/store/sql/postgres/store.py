@@ -23,6 +23,7 @@ from chronos.store.group_commit import GroupCommit, begin_in_task
 from chronos.store.sql.append_only import time_ordered_id
 from chronos.store.sql.base_store import ResentRequests, SqlStore
 from chronos.store.sql.command_handlers import CommandHandlers
+from chronos.store.sql.migrations import SchemaUse
 from chronos.store.sql.postgres import partitions
 from chronos.store.sql.postgres.connection import (
     REPLAN_S,
@@ -59,6 +60,9 @@ _INSERT_ENQUEUED = """
     )
     select pg_notify(cast($6 as text), cast($7 as text)) from item"""
 _BEGIN_READ = "begin isolation level repeatable read, read only"
+_SET_NEXT_NUMBER = """
+    select setval(pg_get_serial_sequence('gate', 'number'), greatest(1, (select max(number) from gate),
+        (select max(number) from gone)))"""
 _CLOCK = "select (extract(epoch from clock_timestamp()) * 1000000)::bigint"
 
 
@@ -68,6 +72,7 @@ class PostgresStore(SqlStore):
     - ``reconnect_limit_s``: how long a command waits for a server that cannot be reached.
     - ``allow_unsafe``: open a server that may lose acknowledged commits.
     - ``trigrams``: index the names of a new store for substring search.
+    - ``schema_use``: what to do with an older schema or an unfinished copy.
     """
 
     def __init__(
@@ -79,12 +84,13 @@ class PostgresStore(SqlStore):
         readers: int = READERS,
         reconnect_limit_s: float = RECONNECT_LIMIT_S,
         trigrams: bool = True,
+        schema_use: SchemaUse = SchemaUse.UPGRADE,
     ) -> None:
         self._url = DatabaseUrl.parse(url)
         self._place = self._url.place
         self._dialect = PostgresDialect(self._url.schema)
         super().__init__(self._dialect)
-        self._allow_unsafe, self._trigrams = allow_unsafe, trigrams
+        self._allow_unsafe, self._trigrams, self._schema_use = allow_unsafe, trigrams, schema_use
         self._work_connections, self._readers = work_connections, readers
         self._reconnect_policy = ReconnectPolicy(self._place, reconnect_limit_s)
         self._resent_requests = ResentRequests()
@@ -140,7 +146,7 @@ class PostgresStore(SqlStore):
             await set_up_session(connection, self._url, SessionKind.LISTENER)
             await check_server(connection, self._place, allow_unsafe=self._allow_unsafe)
             await check_rights(connection, self._url)
-            await migrate(connection, self._url, trigrams=self._trigrams)
+            await migrate(connection, self._url, trigrams=self._trigrams, schema_use=self._schema_use)
             now_us = await connection.fetchval(_CLOCK)
             await partitions.maintain_partitions(connection, self._url.schema, now_us)
         finally:
@@ -176,6 +182,15 @@ class PostgresStore(SqlStore):
         await self._run_on_reader(
             lambda connection: partitions.maintain_partitions(connection, self._url.schema, now_us)
         )
+
+    async def prepare_history(self, find_execution: Callable[[bytes], Awaitable[bytes | None]]) -> None:
+        """See ``SqlStore.prepare_history``: creates the weekly partitions of a copy."""
+        weeks = await partitions.list_weeks(find_execution)
+        await self._run_on_reader(lambda connection: partitions.create_weeks(connection, weeks))
+
+    async def finish_copy(self) -> None:
+        """See ``SqlStore.finish_copy``: the next number of a job, and the longest retention."""
+        await self._run_on_reader(_finish_copy)
 
     async def check_statements(self) -> list[str]:
         """See ``Store.check_statements``: all statements that write or read."""
@@ -304,6 +319,12 @@ class PostgresStore(SqlStore):
             else:
                 self._reconnect_policy.reset()
                 return result
+
+
+async def _finish_copy(connection: Connection) -> None:
+    await connection.execute(_SET_NEXT_NUMBER)
+    longest_us = await connection.fetchval("select max(keep_age_us) from gate")
+    await partitions.raise_longest_retention(connection, longest_us or 0)
 
 
 async def _skip_reset(connection: Connection) -> None:

@@ -11,6 +11,7 @@ import apsw
 
 from chronos.errors import Invalid, NotFound, StoreBroken, StoreUnavailable
 from chronos.store.sql import migrations
+from chronos.store.sql.migrations import SchemaUse
 from chronos.store.sql.query import Row
 from chronos.store.sql.sqlite.dialect import SqliteDialect
 from chronos.store.sql.sqlite.errors import to_store_error
@@ -23,6 +24,7 @@ _STATEMENT_CACHE_SIZE = 500  # more than there are statements
 _MODE = 0o600  # jobs may contain secrets
 _SIDE_FILES = ("-wal", "-shm", "-journal")
 _CHECK_INTERVAL_S = 1.0
+_SELECT_OWN_TABLES = "select name from sqlite_schema where type = 'table' and name in ('meta', 'gate')"
 _DIALECT = SqliteDialect()
 
 
@@ -70,7 +72,7 @@ def connect_reader(path: Path | None) -> apsw.Connection:
     return connection
 
 
-def connect_writer(path: Path | None) -> apsw.Connection:
+def connect_writer(path: Path | None, schema_use: SchemaUse = SchemaUse.UPGRADE) -> apsw.Connection:
     """Open the writing connection: check and migrate the file, and make every commit durable."""
     if path is not None:
         _create_file(path)
@@ -81,7 +83,7 @@ def connect_writer(path: Path | None) -> apsw.Connection:
     connection.execute("pragma journal_mode = wal")
     connection.execute("pragma synchronous = full")
     connection.execute(f"pragma cache_size = -{_WRITER_CACHE_KB}")
-    _migrate(connection, path)
+    _migrate(connection, path, schema_use)
     create_temp_views(connection)
     return connection
 
@@ -197,13 +199,13 @@ def _read_file_id(path: Path) -> tuple[int, int] | None:
     return stat.st_dev, stat.st_ino
 
 
-def _migrate(connection: apsw.Connection, path: Path | None) -> None:
+def _migrate(connection: apsw.Connection, path: Path | None, schema_use: SchemaUse) -> None:
     """Bring the schema up to date. Tables of the user in the same file are not touched."""
     connection.execute("begin immediate")
     try:
         connection.execute(migrations.CREATE_META)
-        current, minimum = _schema(connection, path)
-        for migration in migrations.find_pending(current, minimum):
+        current, minimum = _read_versions(connection, path)
+        for migration in migrations.find_pending(current, minimum, schema_use):
             for statement in migration.statements(_DIALECT):
                 try:
                     connection.execute(statement)
@@ -220,7 +222,17 @@ def _migrate(connection: apsw.Connection, path: Path | None) -> None:
     connection.execute("commit")
 
 
-def _schema(connection: apsw.Connection, path: Path | None) -> tuple[int, int]:
+def read_schema(connection: apsw.Connection, path: Path) -> tuple[int, int]:
+    """Return the versions of an existing store, as ``_read_versions``. Raises ``StoreBroken`` for another file."""
+    try:
+        if len(connection.execute(_SELECT_OWN_TABLES).fetchall()) < 2:
+            raise StoreBroken(f"{path} is not a Chronos store; check the path of the store")
+        return _read_versions(connection, path)
+    except apsw.Error as error:
+        raise to_store_error(error, path) from error
+
+
+def _read_versions(connection: apsw.Connection, path: Path | None) -> tuple[int, int]:
     """Return the schema version of the file and the oldest one that can work with it; 0 for a new file."""
     try:
         rows: list[Row] = connection.execute("select name, value from meta").fetchall()

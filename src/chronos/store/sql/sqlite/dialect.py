@@ -1,7 +1,7 @@
 """SQLite's side of the Dialect protocol."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -55,6 +55,12 @@ class SqliteDialect:
     def ids_for_each(self, rows: str, query: str) -> str:
         found = f"json_each((select json_group_array(hex(id)) from ({query})))"
         return f"(select unhex(found.value) as id from {rows} as i cross join {found} as found)"
+
+    def json_rows(self, columns: Sequence[str], query: str) -> str:
+        return f"(select json_group_array(json_array({', '.join(columns)})) from ({query}) as r)"
+
+    def allow_sort(self) -> str:
+        return ""
 
     def tie_breaker(self, column: str) -> str:
         return f", {column}"

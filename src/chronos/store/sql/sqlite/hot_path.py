@@ -20,10 +20,12 @@ from chronos.store.commands import Admit, AdmitRow, Admitted, Claim, Claimed, Se
 from chronos.store.sql.executions.admission_rules import (
     ADMIT_ROW_COLUMNS,
     ALREADY_RECORDED,
+    DECIDED_CODE,
     DECIDED_TOKEN,
     LATE_CONDITION,
     READY,
     RUNNING,
+    SKIP_CODES,
     batch_gate_update_sql,
     decisions_sql,
     gate_update_sql,
@@ -39,6 +41,7 @@ from chronos.store.sql.executions.gate_queue import (
     last_run_sql,
     to_claimed_rows,
 )
+from chronos.store.sql.executions.last_outcome import FAILED, OUTCOME_TIMES, SUCCEEDED, last_outcome_sql
 from chronos.store.sql.executions.settlement import SettleEffects
 from chronos.store.sql.query import Dialect, Query, Rows, Steps
 from chronos.store.sql.sqlite.packed_rows import pack_columns_sql, split_ids, unpack_columns
@@ -105,7 +108,7 @@ class _AdmitStatements:
         self._move_one = f"update gate as g set {moved} where g.job = $1"
         self._all = "insert into temp.chronos_admitting (node, now_us, request, rows) values ($1, $2, $3, $4)"
         self._answer = f"""
-            select {pack_columns_sql(["d.id", "d.job"], ["d.status", DECIDED_TOKEN, "d.ran_us"])}
+            select {pack_columns_sql(["d.id", "d.job"], ["d.status", DECIDED_TOKEN, "d.ran_us", DECIDED_CODE])}
             from temp.chronos_admitted as d where d.status <> {ALREADY_RECORDED}"""
 
     def one(self, command: Admit, row: AdmitRow) -> Steps[Admitted | None]:
@@ -120,8 +123,9 @@ class _AdmitStatements:
 
     def many(self, command: Admit, rows: Sequence[AdmitRow]) -> Steps[list[Admitted]]:
         yield Query(self._all, (command.node, command.now_us, command.request), to_admit_rows(rows))
-        ids, jobs, statuses, *others = unpack_columns((yield Query(self._answer))[0], ids=2)
-        return list(map(Admitted, ids, jobs, map(_STATUS.__getitem__, statuses), *others))
+        ids, jobs, numbers, tokens, ran_us, codes = unpack_columns((yield Query(self._answer))[0], ids=2)
+        statuses, reasons = map(_STATUS.__getitem__, numbers), map(SKIP_CODES.__getitem__, codes)
+        return list(map(Admitted, ids, jobs, statuses, tokens, ran_us, reasons))
 
 
 class _ClaimStatements:
@@ -260,9 +264,9 @@ def build_temp_views_sql(d: Dialect) -> str:
             {ended} from chronos_settled as s join active as a on a.id = s.id;
             delete from active where id in (select id from chronos_settled);
             update gate set active = gate.active - n.k, seq = max(gate.seq, n.turn),
-                ran_us = max(coalesce(gate.ran_us, n.ran_us), n.ran_us)
-                from (select number, count(*) as k, max(token) >> {TURN_BITS} as turn, max(ran_us) as ran_us
-                    from chronos_settled group by number) as n
+                ran_us = max(coalesce(gate.ran_us, n.ran_us), n.ran_us), {last_outcome_sql("gate")}
+                from (select number, count(*) as k, max(token) >> {TURN_BITS} as turn, max(ran_us) as ran_us,
+                    {OUTCOME_TIMES} from chronos_settled group by number) as n
                 where gate.number = n.number;
         end;
         create temp view chronos_ending as select null as id, null as status, null as code, null as message,
@@ -271,5 +275,9 @@ def build_temp_views_sql(d: Dialect) -> str:
             {ended_one} from active as a where a.id = new.id;
             delete from active where id = new.id;
             update gate set active = active - 1, seq = max(seq, new.token >> {TURN_BITS}),
-                ran_us = max(coalesce(ran_us, new.ran_us), new.ran_us) where number = new.number;
+                ran_us = max(coalesce(ran_us, new.ran_us), new.ran_us),
+                succeeded_us = iif(new.status in {SUCCEEDED}, new.finished_us, succeeded_us),
+                failing_us = case when new.status in {SUCCEEDED} then null
+                    when new.status in {FAILED} then coalesce(failing_us, new.finished_us) else failing_us end
+                where number = new.number;
         end;"""

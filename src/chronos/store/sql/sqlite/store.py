@@ -24,6 +24,7 @@ from chronos.store.group_commit import BatchOutcome, GroupCommit
 from chronos.store.hints import NO_HINT, hint_of
 from chronos.store.sql.base_store import ResentRequests, SqlStore
 from chronos.store.sql.command_handlers import CommandHandlers
+from chronos.store.sql.migrations import SchemaUse
 from chronos.store.sql.query import Query, Row, Steps
 from chronos.store.sql.sqlite.checkpoint import Checkpointer
 from chronos.store.sql.sqlite.connection import FileMoveCheck, connect_reader, connect_writer, copy_to
@@ -52,10 +53,16 @@ class _TransactionUndoneError(Exception):
 class SqliteStore(SqlStore):
     """The store on one SQLite file, or in memory (``path`` None)."""
 
-    def __init__(self, path: str | Path | None = None, *, journal: Journal | None = None) -> None:
+    def __init__(
+        self,
+        path: str | Path | None = None,
+        *,
+        journal: Journal | None = None,
+        schema_use: SchemaUse = SchemaUse.UPGRADE,
+    ) -> None:
         super().__init__(_DIALECT)
         self.path = None if path is None else Path(path)
-        self._journal = journal
+        self._journal, self._schema_use = journal, schema_use
         self._handlers = CommandHandlers(_DIALECT, SqliteHotPath(_DIALECT))
         self._driver_sql_by_sql: dict[str, str] = {}
         self._resent_requests = ResentRequests()
@@ -294,7 +301,7 @@ class SqliteStore(SqlStore):
 
     def _connect_writer(self) -> apsw.Connection:
         try:
-            connection = connect_writer(self.path)
+            connection = connect_writer(self.path, self._schema_use)
             if self._checkpointer is not None:
                 connection.set_wal_hook(self._checkpointer.copy_log_after_commit)
         except apsw.Error as error:

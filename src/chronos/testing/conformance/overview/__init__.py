@@ -1,0 +1,1 @@
+"""Cases about the reads of lists and pages: jobs by status and run, runs, counts, days."""
