@@ -1,4 +1,4 @@
-"""Values about the versions, the schedule and the settings of a job, read from the service or from the JSON of a server."""
+"""Values about the versions, schedule and settings of a job, from the service or from the JSON of a server."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
