@@ -14,18 +14,19 @@ from typing import TypeVar
 
 import uvloop
 
-from bench import Row
+from bench import Goal, Row
 from bench.bare import Bare
 from bench.bare_postgres import BarePostgres
 from bench.bare_sqlite import BareSqlite
 from bench.servers import postgres_server
 from chronos.assembly import make_store
 from chronos.core.admission_policy import GateSpec
-from chronos.core.config import Overlap
+from chronos.core.config import DEFAULTS, NOTHING_SET, Overlap, Settings, merge
 from chronos.core.execution import Status
 from chronos.core.ids import scheduled_execution_id
 from chronos.core.job import JobSpec, ScheduleSpec, Target, Task
 from chronos.core.reasons import ReasonCode
+from chronos.core.settings.levels import NO_LEVELS, Levels
 from chronos.store.commands import (
     Admit,
     AdmitRow,
@@ -36,6 +37,7 @@ from chronos.store.commands import (
     JobRow,
     RegisterNode,
     SaveJobs,
+    SetDefaults,
     Settle,
     SettleRow,
 )
@@ -53,6 +55,7 @@ ROUNDS = {1: 1_000, 100: 100, 1_000: 20}  # batch size: how often
 T0 = 1_800_000_000_000_000
 SECOND = 1_000_000
 _GATE = GateSpec(overlap=Overlap.SKIP)
+_ALL_DEFAULTS = merge(DEFAULTS, Settings(priority=6))
 
 
 @dataclass
@@ -64,6 +67,7 @@ class Subject:
     jobs: list[bytes] = field(default_factory=list)
     cursor: list[int] = field(default_factory=list)
     turn: int = 0
+    levels: int = NO_LEVELS
 
     async def create(self, upto: int) -> float:
         """Save jobs until there are ``upto``. Returns jobs per second."""
@@ -92,7 +96,9 @@ class Subject:
             self.turn = (self.turn + 1) % len(self.jobs)
             job, at = self.jobs[self.turn], self.cursor[self.turn]
             self.cursor[self.turn] = at + 3600 * SECOND
-            rows.append(AdmitRow(job, 1, at, at + 3600 * SECOND, scheduled_execution_id(job, at), at, claim))
+            rows.append(
+                AdmitRow(job, 1, at, at + 3600 * SECOND, scheduled_execution_id(job, at), at, claim, levels=self.levels)
+            )
         return tuple(rows)
 
     async def admit(self, size: int, *, claim: bool = True) -> tuple[list[Admitted], float]:
@@ -160,6 +166,7 @@ async def _engine(name: str, url: str, bare: Bare) -> list[Row]:
     ]
     await bare.open(subject.jobs)
     rows += await _hot(name, subject, bare)
+    rows.append(await _levels(name, subject))
     await bare.close()
     rows += await _pages(name, subject)
     rows += await _history(name, subject)
@@ -206,6 +213,29 @@ async def _hot(name: str, subject: Subject, bare: Bare) -> list[Row]:
             for what in took
         ]
     return rows
+
+
+async def _levels(name: str, subject: Subject) -> Row:
+    """Admission under the server's defaults, compared with none."""
+    size, rounds = 100, ROUNDS[100]
+    rates = []
+    for settings in (NOTHING_SET, _ALL_DEFAULTS):
+        number = await subject.store.apply(SetDefaults(settings=settings, now_us=T0))
+        subject.levels = Levels(number, 0).pack()
+        took_s = 0.0
+        for _ in range(rounds):
+            admitted, admit_s = await subject.admit(size)
+            took_s += admit_s
+            await subject.settle(admitted)
+        rates.append(size * rounds / took_s)
+    return Row(
+        case=f"{name}: admit + claim under defaults, batches of {size}",
+        unit="/s",
+        ours=rates[1],
+        others={"without": rates[0]},
+        higher_is_better=True,
+        goal=Goal(must=0.95, against="without"),
+    )
 
 
 async def _due_ms(subject: Subject) -> float:

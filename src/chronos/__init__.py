@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from chronos.sdk.job import Job, JobHandle
     from chronos.sdk.run_handle import Run, TypedRun
     from chronos.sdk.task_job import TaskJob
-    from chronos.sdk.version_info import DiffInfo, PreviewInfo, VersionInfo
+    from chronos.sdk.version_info import DiffInfo, EffectiveInfo, EffectiveSetting, PreviewInfo, VersionInfo
 
 _MODULE_BY_NAME = {
     "AttemptFinished": "chronos.sdk.events",
@@ -45,6 +45,8 @@ _MODULE_BY_NAME = {
     "Conflict": "chronos.errors",
     "Context": "chronos.runners.python.context",
     "DiffInfo": "chronos.sdk.version_info",
+    "EffectiveInfo": "chronos.sdk.version_info",
+    "EffectiveSetting": "chronos.sdk.version_info",
     "EventStream": "chronos.sdk.event_stream",
     "Group": "chronos.sdk.group",
     "InstantsMissed": "chronos.sdk.events",
@@ -82,6 +84,8 @@ __all__ = [
     "Conflict",
     "Context",
     "DiffInfo",
+    "EffectiveInfo",
+    "EffectiveSetting",
     "EventStream",
     "Group",
     "InstantsMissed",

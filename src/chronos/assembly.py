@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, cast
 from urllib.parse import urlsplit
 
 from chronos.clock import Clock
-from chronos.core.config import NOTHING_SET, Settings
 from chronos.errors import Invalid
 from chronos.runners.target_kinds import BUILT_IN_KINDS
 from chronos.store.contract import Store, list_methods
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from chronos.service.one_off_runs import OneOffRuns
     from chronos.service.save_jobs import JobSaver
     from chronos.service.serializers import Check
+    from chronos.service.settings.effective import EffectiveSettingsService
     from chronos.service.views import Views
     from chronos.service.why import WhyService
 
@@ -281,7 +281,6 @@ def make_engine(
     options: "EngineOptions",
     functions: "FunctionRegistry",
     runners: "Mapping[str, Runner]",
-    defaults: Settings = NOTHING_SET,
     logger: str = "chronos.engine",
     logged: "tuple[type[Event], ...]" = (),
 ) -> "Engine":
@@ -292,7 +291,7 @@ def make_engine(
     from chronos.engine.engine import Engine  # noqa: PLC0415
     from chronos.observe.event_log import EventLog  # noqa: PLC0415
 
-    engine = Engine(store, clock=clock, options=options, runners=runners, functions=functions, defaults=defaults)
+    engine = Engine(store, clock=clock, options=options, runners=runners, functions=functions)
     event_log = EventLog(engine.job_name, logger)
     engine.on_event(event_log.log_event, *logged, wants_routine=event_log.wants_routine)
     return engine
@@ -345,6 +344,7 @@ class Service:
     enqueues: "EnqueueService"
     one_off_runs: "OneOffRuns"
     why: "WhyService"
+    effective: "EffectiveSettingsService"
     views: "Views"
 
 
@@ -357,7 +357,6 @@ def make_service(
     clock: Clock,
     *,
     checks: "Mapping[str, Check]",
-    defaults: Settings = NOTHING_SET,
     max_pending: int | None = None,
     new_request: Callable[[], bytes] = _new_request_id,
 ) -> Service:
@@ -375,11 +374,12 @@ def make_service(
     from chronos.service.jobs import JobService  # noqa: PLC0415
     from chronos.service.one_off_runs import OneOffRuns  # noqa: PLC0415
     from chronos.service.save_jobs import JobSaver  # noqa: PLC0415
+    from chronos.service.settings.effective import EffectiveSettingsService  # noqa: PLC0415
     from chronos.service.views import make_views  # noqa: PLC0415
     from chronos.service.why import WhyService  # noqa: PLC0415
 
-    saver, states = JobSaver(store, clock, defaults=defaults), JobStates(store, clock)
-    jobs = JobService(store, clock, saver, defaults=defaults, checks=checks)
+    saver, states = JobSaver(store, clock), JobStates(store, clock)
+    jobs = JobService(store, clock, saver, checks=checks)
     backpressure = Backpressure(store, clock, limit=MAX_PENDING if max_pending is None else max_pending)
     runs = ExecutionService(store, clock, jobs, backpressure, new_request=new_request)
     why = WhyService(store, clock, jobs, runs)
@@ -392,6 +392,7 @@ def make_service(
         backfills=BackfillService(store, clock, jobs, backpressure, new_request=new_request),
         enqueues=EnqueueService(store, clock, jobs, backpressure, new_request=new_request),
         one_off_runs=OneOffRuns(clock, jobs, saver, runs),
+        effective=EffectiveSettingsService(store),
         why=why,
         views=make_views(store, clock, jobs, runs, why),
     )

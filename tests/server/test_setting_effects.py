@@ -21,7 +21,7 @@ import pytest
 
 from chronos.server.config import load_config
 from chronos.server.settings import ALIASES, BY_NAME, IGNORED
-from tests.server import setting_effects, web_ui_effects  # noqa: F401 - rows about the web UI
+from tests.server import default_effects, web_ui_effects  # noqa: F401 - rows about the web UI
 from tests.server.setting_effects import EFFECTS, Effect, Lived, Served, lived, nested, processed, served
 from tests.support.api_server import SECRET, V1, basic
 from tests.support.http_servers import Seen, Server, answer
@@ -33,6 +33,7 @@ INWARD = {"dispatcher.http.allow_private": True}
 
 
 def test_every_setting_has_a_row() -> None:
+    assert default_effects.__doc__, "its rows are added by the import"
     assert {effect.setting for effect in EFFECTS} == set(BY_NAME)
 
 
@@ -354,53 +355,6 @@ served("dispatcher.http.max_idle_conns", 0, usually=1, then=2, given=INWARD | LO
 served("dispatcher.http.idle_conn_timeout", "0s", usually=1, then=2, given=INWARD, instead_of="1h")(
     connections_of_two_webhooks
 )
-
-
-# --- defaults of jobs
-
-
-lived("defaults.retry.max_attempts", 2, usually=[1, 2], then=[1])(setting_effects.pauses)
-lived("defaults.retry.initial_interval", "5s", usually=[1, 2], then=[5, 10])(setting_effects.pauses)
-lived("defaults.retry.multiplier", 3, usually=[1, 2], then=[1, 3])(setting_effects.pauses)
-lived("defaults.retry.max_interval", "1s", usually=[1, 2], then=[1, 1])(setting_effects.pauses)
-lived("defaults.retry.timeout_multiplier", 3, usually=[10, 10, 10], then=[10, 30, 90])(setting_effects.timeouts)
-
-
-@lived("defaults.execution_timeout", "10s", usually=[3600], then=[10])
-async def when_the_time_of_an_execution_is_over(here: Lived) -> list[float]:
-    work = here.world.work("work", takes=9_000)
-    await here.node()
-    await here.world.job("work", schedule="now", timeout="3h", retry={"max_attempts": 1})
-    await here.world.advance(3_700)
-    return work.cut
-
-
-@lived("defaults.task_timeout", "10s", usually=[300], then=[10])
-async def when_the_time_of_an_attempt_is_over(here: Lived) -> list[float]:
-    work = here.world.work("work", takes=500)
-    await here.node()
-    await here.world.job("work", schedule="now", retry={"max_attempts": 1})
-    await here.world.advance(600)
-    return [round(at, -1) for at in work.cut]  # deadlines of minutes are kept to the second
-
-
-@lived("defaults.overlap", "allow", usually=1, then=5)
-async def the_most_at_once_of_a_job_that_says_nothing(here: Lived) -> int:
-    work = here.world.work("work", takes=5)
-    await here.node()
-    await here.world.job("work", schedule="@every 1s")
-    await here.world.reach(30.5)
-    return work.most
-
-
-@lived("defaults.recovery", "all", usually=1, then=6)
-async def runs_of_what_was_missed_in_a_minute(here: Lived) -> int:
-    work = here.world.work("work")
-    await here.world.job("work", schedule="@every 10s", overlap="queue")
-    await here.world.reach(65)
-    await here.node()
-    await here.world.reach(69)
-    return len(work.starts)
 
 
 # --- the queue

@@ -14,7 +14,7 @@ from chronos.core.ids import job_id
 from chronos.core.job import Job
 from chronos.core.schedule.occurrences import walk
 from chronos.core.schedule_change import find_next_run_us, resolve_instants
-from chronos.service.save_plan import DIFF_WINDOW_US, plan_save
+from chronos.service.save_plan import DIFF_WINDOW_US, PlanCache, plan_save
 from chronos.service.serializers import Draft, read_job, write_job
 from chronos.testing.clock import START
 from tests.support.service_world import HOUR_US, World, in_world
@@ -30,7 +30,7 @@ def draft(schedule: str, policy: UpdatePolicy | None, **update: Any) -> Draft:
 
 def save(one: Draft, existing: Job | None, now_us: int) -> tuple[Job, Any]:
     """Save a draft without a store; returns the job and the diff."""
-    plan = plan_save(one, existing, defaults=NOTHING_SET, now_us=now_us)
+    plan = plan_save(one, existing, cache=PlanCache(NOTHING_SET), now_us=now_us)
     if plan.row is None:
         assert existing is not None
         return existing, plan.diff

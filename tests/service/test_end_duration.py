@@ -12,7 +12,7 @@ from chronos import Chronos, Invalid
 from chronos.core.calendar import SECOND_US
 from chronos.core.config import NOTHING_SET
 from chronos.core.job import Job, JobState
-from chronos.service.save_plan import plan_save
+from chronos.service.save_plan import PlanCache, plan_save
 from chronos.service.schedule_preview import preview_schedule
 from chronos.service.serializers import Draft, InvalidJob, read_job
 
@@ -28,7 +28,7 @@ def draft(schedule: Any, **fields: Any) -> Draft:
 
 
 def save(draft: Draft, existing: Job | None, now_us: int) -> Job:
-    row = plan_save(draft, existing, defaults=NOTHING_SET, now_us=now_us).row
+    row = plan_save(draft, existing, cache=PlanCache(NOTHING_SET), now_us=now_us).row
     if row is None:
         assert existing is not None
         return existing

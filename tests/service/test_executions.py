@@ -140,11 +140,11 @@ def test_a_concurrency_key_is_rendered_from_the_payload() -> None:
     async def case(world: World) -> None:
         saved = await world.save(concurrency={"key": "{{ job.name }}-{{payload.a.0}}-{{ payload.b }}", "limit": 4})
         job = await world.jobs.get(saved.name)
-        effective = world.jobs.effective_settings(job.spec)
+        effective = await world.jobs.effective_settings(job)
         key = find_key_gate(effective, namespace="eu", name="job", payload={"a": [1.5]})
         assert key == key_gate_id("eu", "job-1.5-")
         assert key_limit(effective) == 4
-        to_plain_json = world.jobs.effective_settings((await world.jobs.get((await world.save("plain")).name)).spec)
+        to_plain_json = await world.jobs.effective_settings(await world.jobs.get((await world.save("plain")).name))
         assert find_key_gate(to_plain_json, namespace="eu", name="plain", payload=None) is None
         assert key_limit(to_plain_json) == 1
 

@@ -393,7 +393,7 @@ def test_the_gate_is_derived_from_the_settings() -> None:
     async def case(world: World) -> None:
         await world.save(overlap="allow", concurrency={"limit": 3}, queue="eu", python={"name": "f"})
         job = await world.jobs.get("job")
-        assert world.jobs.effective_settings(job.spec).overlap is Overlap.ALLOW
+        assert (await world.jobs.effective_settings(job)).overlap is Overlap.ALLOW
         assert list((await world.store.lanes()).values()) == ['{"queue":"eu","functions":["f"]}']
 
     in_world(case)

@@ -106,15 +106,15 @@ def test_shared_plans_equal_individual_ones() -> None:
         for job in jobs:
             draft = reader.read(job)
             alone, together = (
-                _prepared(draft, now_us, None),
+                _prepared(draft, now_us, PlanCache(NOTHING_SET)),
                 _prepared(draft, now_us, cache),
             )
             assert alone == together
 
 
-def _prepared(draft: Any, now_us: int, cache: PlanCache | None) -> Any:
+def _prepared(draft: Any, now_us: int, cache: PlanCache) -> Any:
     try:
-        one = plan_save(draft, None, defaults=NOTHING_SET, now_us=now_us, cache=cache)
+        one = plan_save(draft, None, now_us=now_us, cache=cache)
     except InvalidJob as error:
         return str(error)
     assert one.state is JobState.ACTIVE

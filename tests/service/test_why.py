@@ -34,7 +34,7 @@ async def recover(world: World, name: str = "job") -> None:
         job=job.id,
         state=job.state,
         instants=instants,
-        effective=world.jobs.effective_settings(job.spec),
+        effective=await world.jobs.effective_settings(job),
         next_us=job.next_us,
         now_us=world.clock.us,
     )

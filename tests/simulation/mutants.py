@@ -17,6 +17,7 @@ from chronos.core.job import JobState
 from chronos.core.node import HeartbeatWatch, Node
 from chronos.core.schedule.occurrences import Instants, walk
 from chronos.core.schedule_change import Takeover, plan_takeover
+from chronos.core.settings.gate_profile import resolve_gate
 from chronos.engine import heartbeat, node_clock
 from chronos.engine.maintenance import reaper
 from chronos.errors import StoreUnavailable
@@ -116,7 +117,7 @@ class NoOverlapCheck(Mutant):
     async def apply(self, command: Command[Any]) -> Any:
         if isinstance(command, SaveJobs):
             rows = tuple(
-                structs.replace(row, gate=replace(row.gate, overlap=Overlap.ALLOW, limit=UNLIMITED))
+                structs.replace(row, gate=replace(resolve_gate(row.gate), overlap=Overlap.ALLOW, limit=UNLIMITED))
                 for row in command.rows
             )
             return await self._store.apply(replace(command, rows=rows))

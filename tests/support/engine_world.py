@@ -37,7 +37,7 @@ from chronos.runners.python.runner import PythonRunner
 from chronos.runners.wait import WaitRunner
 from chronos.service.job_state import StateChange
 from chronos.service.save_jobs import SavedJob
-from chronos.store.commands import Command
+from chronos.store.commands import Command, SetDefaults
 from chronos.store.contract import ExecutionFilter, Store
 from chronos.testing.clock import START, VirtualClock
 from chronos.testing.loop import VirtualLoop, run
@@ -161,12 +161,14 @@ class World:
         }
         self._runners = runners
         checks = {kind: runner.check for kind, runner in runners.items()}
-        service = make_service(self.store, self.clock, checks=checks, defaults=defaults, new_request=self._new_request)
+        service = make_service(self.store, self.clock, checks=checks, new_request=self._new_request)
         self.jobs, self.saver, self.states = service.jobs, service.job_saver, service.job_states
         self.executions, self.backfills = service.runs, service.backfills
 
     async def open(self) -> None:
         await self.store.open()
+        if self._defaults != NOTHING_SET:
+            await self.store.apply(SetDefaults(settings=self._defaults, now_us=self.clock.now_us()))
 
     async def close(self) -> None:
         """Stop everything. Asserts that the store is consistent and that no node failed."""
@@ -289,7 +291,6 @@ class World:
             options=EngineOptions(node_name=name or f"node-{len(self.nodes)}", **options),
             runners=self._runners,
             functions=self.functions,
-            defaults=self._defaults,
             new_request=self._new_request,
         )
         events: list[Event] = []

@@ -8,7 +8,6 @@ from typing import Any
 
 from chronos.assembly import make_service, make_store
 from chronos.core.calendar import SECOND_US, to_us
-from chronos.core.config import NOTHING_SET, Settings
 from chronos.core.execution import Status
 from chronos.core.ids import scheduled_execution_id
 from chronos.core.job import Job
@@ -57,14 +56,13 @@ class SetClock:
 class World:
     """The store, the clock and the service, with shortcuts for tests."""
 
-    def __init__(self, *, defaults: Settings = NOTHING_SET, max_pending: int = 100_000) -> None:
+    def __init__(self, *, max_pending: int = 100_000) -> None:
         self.clock = SetClock()
         self.store = make_store("sqlite://")
         self.service = service = make_service(
             self.store,
             self.clock,
             checks=CHECKS,
-            defaults=defaults,
             max_pending=max_pending,
             new_request=self.request,
         )

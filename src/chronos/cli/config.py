@@ -59,6 +59,34 @@ def show(config: Path | None, output: str) -> None:
         emit_json(items, lines=output == "jsonl")
 
 
+@config.command(short_help="Print the settings of jobs, and the levels that may set them.")
+@output_option
+def settings(output: str) -> None:
+    """Print every setting of jobs with its built-in default and the levels that may set it.
+
+    The server (defaults.NAME in the configuration), the namespace, the job and the task form one cascade: a later
+    level overrides an earlier one, field by field. chronosctl jobs effective NAME shows the result for one job.
+
+    \b
+    Examples:
+      chronos config settings
+      chronos config settings -o json
+    """
+    from chronos.server.cascade_table import cascade_rows
+
+    rows = cascade_rows()
+    if output == "table":
+        emit_table(
+            ("SETTING", "DEFAULT", "LEVELS", "MEANING"),
+            [(row.name, row.default, ", ".join(row.levels), row.about) for row in rows],
+        )
+    else:
+        items = [
+            {"name": row.name, "default": row.default, "levels": list(row.levels), "about": row.about} for row in rows
+        ]
+        emit_json(items, lines=output == "jsonl")
+
+
 @config.command(short_help="Check the configuration.")
 @config_option
 def validate(config: Path | None) -> None:

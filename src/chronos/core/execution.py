@@ -7,6 +7,7 @@ from typing import Any
 from msgspec import Struct
 
 from chronos.core.reasons import Reason, ReasonCode
+from chronos.core.settings.levels import NO_LEVELS
 
 
 class Status(IntEnum):
@@ -161,6 +162,7 @@ class Execution(Struct, frozen=True, kw_only=True):
     id: bytes
     job: bytes
     job_version: int
+    levels: int = NO_LEVELS  # the defaults and namespace settings it was admitted under
     cause: Cause
     scheduled_us: int
     status: Status

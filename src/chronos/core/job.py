@@ -16,6 +16,7 @@ from chronos.core.schedule.cron_parser import MACROS
 from chronos.core.schedule.parser import parse_schedule
 from chronos.core.schedule.schedule import Schedule
 from chronos.core.schedule.union import split_expressions
+from chronos.core.settings.levels import NO_LEVELS
 from chronos.errors import Invalid, InvalidSchedule
 
 DEFAULT_NAMESPACE = "default"
@@ -162,6 +163,7 @@ class Job:
     updated_us: int
     paused_us: int | None = None
     note: str = ""  # why it is paused or disabled
+    levels: int = NO_LEVELS  # the levels that its next execution gets, see ``core.settings.levels``
 
 
 def find_zone(job: Job) -> str | None:

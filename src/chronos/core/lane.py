@@ -13,13 +13,14 @@ from msgspec import Struct
 from chronos.core.config import EffectiveSettings
 from chronos.core.job import JobSpec
 
+DEFAULT_QUEUE = "default"
 PYTHON = "python"  # the kind of target that needs a function
 
 
 class Lane(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The requirements of an execution on a node."""
 
-    queue: str = "default"
+    queue: str = DEFAULT_QUEUE
     labels: tuple[tuple[str, str], ...] = ()
     functions: tuple[str, ...] = ()
     fallback_us: int | None = None  # after being ready for this long, it may run without the labels
@@ -50,16 +51,27 @@ def read_lane(text: str) -> Lane:
     return msgspec.json.decode(text, type=Lane) if text.startswith("{") else Lane(queue=text)
 
 
-def build_lane(spec: JobSpec, effective: EffectiveSettings) -> Lane:
-    """Build the lane of a job from the requirements of its tasks and its ``on_start`` hook."""
+def list_functions(spec: JobSpec) -> tuple[str, ...]:
+    """Return the Python functions that the tasks of a job and its ``on_start`` hook need."""
     functions = {str(task.target.options["name"]) for task in spec.tasks if task.target.kind == PYTHON}
     if spec.on_start is not None and spec.on_start.kind == PYTHON:
         functions.add(str(spec.on_start.options["name"]))
+    return tuple(sorted(functions))
+
+
+def build_lane(spec: JobSpec, effective: EffectiveSettings) -> Lane:
+    """Build the lane of a job."""
+    return make_lane(list_functions(spec), effective)
+
+
+def make_lane(functions: tuple[str, ...], effective: EffectiveSettings) -> Lane:
+    """Build the lane of a job that needs these functions."""
     if not functions and not effective.labels:
         return read_lane(effective.queue)
     return Lane(
-        queue=effective.queue,
+        # The same object as the default of the field, which the text leaves out by identity.
+        queue=DEFAULT_QUEUE if effective.queue == DEFAULT_QUEUE else effective.queue,
         labels=tuple(sorted(effective.labels.items())),
-        functions=tuple(sorted(functions)),
+        functions=functions,
         fallback_us=effective.fallback_us if effective.labels else None,
     )

@@ -8,7 +8,6 @@ recorded and the task is made ready. For nodes on other machines the engine wait
 import asyncio
 
 from chronos.clock import Clock
-from chronos.core.config import NOTHING_SET
 from chronos.core.node import Node
 from chronos.engine.event_bus import EventBus
 from chronos.engine.job_catalog import JobCatalog
@@ -35,7 +34,7 @@ def unregister(identifier: str) -> None:
 
 async def take_over(store: Store, clock: Clock) -> set[bytes]:
     """Make the executions of ended schedulers ready. Returns the ids of their jobs."""
-    catalog = JobCatalog(store, NOTHING_SET, EventBus())
+    catalog = JobCatalog(store, EventBus())
     jobs: set[bytes] = set()
     for node in await store.nodes():
         if node.stopped_us is None and _has_ended(node):
@@ -58,11 +57,11 @@ async def _reap(store: Store, catalog: JobCatalog, node: Node, clock: Clock) -> 
     reaped: set[bytes] = set()
     for batch in [held[i : i + _BATCH_SIZE] for i in range(0, len(held), _BATCH_SIZE)] or [[]]:
         now_us = clock.now_us()
-        entries = await catalog.fetch((execution.job, execution.job_version) for execution in batch)
+        entries = await catalog.fetch((execution.job, execution.job_version, execution.levels) for execution in batch)
         rows = tuple(
-            decide_takeover(entries[version], execution, now_us).to_row(execution)
+            decide_takeover(entries[key], execution, now_us).to_row(execution)
             for execution in batch
-            if (version := (execution.job, execution.job_version)) in entries
+            if (key := (execution.job, execution.job_version, execution.levels)) in entries
         )
         last = not held or batch[-1] is held[-1]
         reaped_ids = await store.apply(Reap(node=node.number, beat=node.beat, rows=rows, now_us=now_us, last=last))

@@ -16,7 +16,6 @@ from collections.abc import Callable, Mapping
 from os import urandom
 
 from chronos.clock import Clock
-from chronos.core.config import NOTHING_SET, Settings, resolve_settings
 from chronos.core.events import Event
 from chronos.core.shortage import build_offer
 from chronos.engine.event_bus import EventBus, WantsRoutine, Watcher
@@ -94,7 +93,6 @@ class Engine:
         options: EngineOptions,
         runners: Mapping[str, Runner],
         functions: FunctionRegistry,
-        defaults: Settings = NOTHING_SET,
         new_request: Callable[[], bytes] = random_request_id,
     ) -> None:
         self.options = options
@@ -124,12 +122,11 @@ class Engine:
             schedule_wake=relay.schedule_wake,
         )
         self._slots = Slots(options.slots, options.queue_slots)
-        self._catalog = catalog = JobCatalog(store, defaults, self._bus, capacity=max(CATALOG_CAPACITY, options.slots))
+        self._catalog = catalog = JobCatalog(store, self._bus, capacity=max(CATALOG_CAPACITY, options.slots))
         self._executor = Executor(self._context, self._slots, relay)
         self._dispatcher = Dispatcher(self._context, catalog, self._slots, self._executor, new_request=new_request)
         self._admission = AdmissionLoop(self._context, catalog, self._dispatcher, new_request=new_request)
-        keep_deleted_us = resolve_settings(defaults).keep_age_us
-        self._janitor = Janitor(self._context, claim_soon=self._dispatcher.claim_soon, keep_deleted_us=keep_deleted_us)
+        self._janitor = Janitor(self._context, claim_soon=self._dispatcher.claim_soon)
         self._reaper = Reaper(
             self._context,
             catalog,

@@ -1,6 +1,6 @@
-"""JobCatalog: parsed job versions, cached while they are in use.
+"""JobCatalog: parsed job versions under their levels of settings, cached while they are in use.
 
-A version never changes, so an entry is never stale. Only the number of the current version is read from the store.
+A version never changes, so an entry is never stale. Only the numbers of the current versions are read from the store.
 """
 
 from collections import OrderedDict
@@ -13,12 +13,15 @@ from chronos.core.job import Job, JobSpec, Target
 from chronos.core.lane import Lane, build_lane
 from chronos.core.schedule.occurrences import Instants
 from chronos.core.schedule_change import resolve_instants
+from chronos.core.settings.levels import NO_LEVELS
 from chronos.core.task_group import Layout, build_layout
 from chronos.engine.event_bus import EventBus
 from chronos.errors import ChronosError, MissingSchedule
 from chronos.store.contract import Store
+from chronos.store.level_cache import LevelCache
 
 CATALOG_CAPACITY = 20_000
+EntryKey = tuple[bytes, int, int]  # job, version, levels
 T = TypeVar("T")
 
 
@@ -35,14 +38,16 @@ class _lazy(Generic[T]):  # noqa: N801 - a decorator
 
 
 class CatalogEntry:
-    """One version of one job: schedule parsed, settings resolved, tasks laid out."""
+    """One version of one job under given levels: schedule parsed, settings resolved, tasks laid out."""
 
-    def __init__(self, job: bytes, version: int, namespace: str, name: str, spec: JobSpec, defaults: Settings) -> None:
-        self.job, self.version = job, version
+    def __init__(
+        self, job: bytes, version: int, levels: int, namespace: str, name: str, spec: JobSpec, upper: Settings
+    ) -> None:
+        self.job, self.version, self.levels = job, version, levels
         self.namespace, self.name = namespace, name
         self.spec = spec
-        self._defaults = defaults
-        self.effective: EffectiveSettings = resolve_settings(defaults, spec.settings)
+        self._upper = upper
+        self.effective: EffectiveSettings = resolve_settings(upper, spec.settings)
         self._timeout_set: dict[str, bool] = {}
 
     @_lazy
@@ -53,7 +58,7 @@ class CatalogEntry:
     @_lazy
     def layout(self) -> Layout:
         """Its tasks. Raises ``Invalid``."""
-        return build_layout(self.spec, self._defaults)
+        return build_layout(self.spec, self._upper)
 
     @property
     def has_valid_layout(self) -> bool:
@@ -106,7 +111,7 @@ class CatalogEntry:
         return self.layout.tasks[0].effective.task_timeout_us
 
     def has_timeout(self, task: str) -> bool:
-        """Whether the task, the job or the defaults set a timeout for a task."""
+        """Whether any level sets a timeout for a task."""
         is_set = self._timeout_set.get(task)
         if is_set is None:
             is_set = self._timeout_set[task] = self._has_timeout_setting(task)
@@ -114,60 +119,65 @@ class CatalogEntry:
 
     def _has_timeout_setting(self, task: str) -> bool:
         own = next((each.settings for each in self.spec.tasks if each.name == task), NOTHING_SET)
-        return any(level.task_timeout_us is not None for level in (own, self.spec.settings, self._defaults))
+        return any(level.task_timeout_us is not None for level in (own, self.spec.settings, self._upper))
 
     def target(self, task: str) -> Target:
         return self.spec.tasks[self.layout.index_of(task)].target
 
 
 class JobCatalog:
-    """Entries by job and version. The least recently used entries are dropped first."""
+    """Entries by job, version and levels. The least recently used entries are dropped first."""
 
-    def __init__(self, store: Store, defaults: Settings, bus: EventBus, *, capacity: int = CATALOG_CAPACITY) -> None:
-        self._store, self._defaults, self._bus = store, defaults, bus
+    def __init__(self, store: Store, bus: EventBus, *, capacity: int = CATALOG_CAPACITY) -> None:
+        self._store, self._bus = store, bus
+        self._levels = LevelCache(store)
         self._capacity = capacity
-        self._entries: OrderedDict[tuple[bytes, int], CatalogEntry] = OrderedDict()
+        self._entries: OrderedDict[EntryKey, CatalogEntry] = OrderedDict()
         self._newest: dict[bytes, CatalogEntry] = {}
 
-    def get(self, job: bytes, version: int) -> CatalogEntry | None:
+    def get(self, key: EntryKey) -> CatalogEntry | None:
         """Return a cached entry, or None."""
-        entry = self._entries.get((job, version))
+        entry = self._entries.get(key)
         if entry is not None:
-            self._entries.move_to_end((job, version))
+            self._entries.move_to_end(key)
         return entry
 
     def newest(self, job: bytes) -> CatalogEntry | None:
         """Return the entry of a job that was added last, if it is still cached."""
         return self._newest.get(job)
 
-    async def fetch(self, pairs: Iterable[tuple[bytes, int]]) -> dict[tuple[bytes, int], CatalogEntry]:
-        """Return the entries of these jobs and versions. Entries that are not cached are read together.
+    async def fetch(self, keys: Iterable[EntryKey]) -> dict[EntryKey, CatalogEntry]:
+        """Return the entries of these jobs, versions and levels. Entries that are not cached are read together.
 
         The entry of a deleted job has an empty name, if its version is still stored. Unknown versions are left out.
         """
-        keys = list(dict.fromkeys(pairs))
-        entries = {pair: entry for pair in keys if (entry := self.get(*pair)) is not None}
-        missing = [pair for pair in keys if pair not in entries]
+        wanted = list(dict.fromkeys(keys))
+        entries = {key: entry for key in wanted if (entry := self.get(key)) is not None}
+        missing = [key for key in wanted if key not in entries]
         if missing:
-            jobs = await self._store.jobs_by_id([job for job, _ in missing])
-            old = [pair for pair in missing if pair[0] not in jobs or jobs[pair[0]].version != pair[1]]
+            jobs = await self._store.jobs_by_id([key[0] for key in missing])
+            old = [key[:2] for key in missing if key[0] not in jobs or jobs[key[0]].version != key[1]]
             specs = await self._store.specs_at(old) if old else {}
-            for pair in missing:
-                job = jobs.get(pair[0])
-                spec = job.spec if job is not None and job.version == pair[1] else specs.get(pair)
+            found: list[tuple[EntryKey, Job | None, JobSpec]] = []
+            for key in missing:
+                job = jobs.get(key[0])
+                spec = job.spec if job is not None and job.version == key[1] else specs.get(key[:2])
                 if spec is not None:
-                    entries[pair] = self._add(pair, job, spec)
+                    found.append((key, job, spec))
+            entries |= await self._add_all(found)
         return entries
 
     async def fetch_current(self, jobs: Sequence[bytes]) -> dict[bytes, CatalogEntry]:
-        """Return the entries of the current versions, as the store has them now."""
+        """Return the entries of the current versions and levels, as the store has them now."""
         current = await self._store.jobs_by_id(jobs)
-        return {id_: self._add((id_, job.version), job, job.spec) for id_, job in current.items()}
+        found = [((id_, job.version, job.levels), job, job.spec) for id_, job in current.items()]
+        return {key[0]: entry for key, entry in (await self._add_all(found)).items()}
 
-    def find_fault(self, job: Job) -> ChronosError | None:
+    async def find_fault(self, job: Job) -> ChronosError | None:
         """Return why this node cannot schedule a job, or None. The entry is not cached."""
+        upper = (await self._levels.read(job.namespace, job.levels)).merged
         try:
-            entry = CatalogEntry(job.id, job.version, job.namespace, job.name, job.spec, self._defaults)
+            entry = CatalogEntry(job.id, job.version, job.levels, job.namespace, job.name, job.spec, upper)
             _ = entry.instants
             entry.precompute()
         except ChronosError as error:
@@ -182,13 +192,23 @@ class JobCatalog:
         """Emit a ``JobLeftAlone`` event: this node leaves the job to programs that have its schedule."""
         self._bus.emit(JobLeftAlone(at_us=now_us, job=entry.job, reason=str(error)))
 
-    def _add(self, pair: tuple[bytes, int], job: Job | None, spec: JobSpec) -> CatalogEntry:
-        entry = self._entries.get(pair)
+    async def _add_all(self, found: Sequence[tuple[EntryKey, Job | None, JobSpec]]) -> dict[EntryKey, CatalogEntry]:
+        namespaces = {key[0]: job.namespace for key, job, _ in found if job is not None}
+        deleted = [key[0] for key, job, _ in found if job is None and key[2] != NO_LEVELS]
+        if deleted:
+            namespaces |= {id_: name.namespace for id_, name in (await self._store.names_of(deleted)).items()}
+        upper = await self._levels.read_all((namespaces.get(key[0], ""), key[2]) for key, _, _ in found)
+        return {
+            key: self._add(key, job, spec, upper[namespaces.get(key[0], ""), key[2]].merged) for key, job, spec in found
+        }
+
+    def _add(self, key: EntryKey, job: Job | None, spec: JobSpec, upper: Settings) -> CatalogEntry:
+        entry = self._entries.get(key)
         if entry is not None:
             return entry
         namespace, name = (job.namespace, job.name) if job is not None else ("", "")
-        entry = self._entries[pair] = CatalogEntry(pair[0], pair[1], namespace, name, spec, self._defaults)
-        self._newest[pair[0]] = entry
+        entry = self._entries[key] = CatalogEntry(*key, namespace, name, spec, upper)
+        self._newest[key[0]] = entry
         if len(self._entries) > self._capacity:
             _, oldest = self._entries.popitem(last=False)
             if self._newest.get(oldest.job) is oldest:

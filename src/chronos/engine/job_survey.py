@@ -83,13 +83,14 @@ class JobSurvey:
 
     async def _check(self, job: Job) -> None:
         self._checked += 1
-        error = self._catalog.find_fault(job)
+        error = await self._catalog.find_fault(job)
         if error is not None:
             if isinstance(error, MissingSchedule):
                 self._left_alone += 1
             else:
                 self._broken += 1
-            entries = await self._catalog.fetch([(job.id, job.version)])  # cached, so that the log knows its name
+            key = (job.id, job.version, job.levels)
+            entries = await self._catalog.fetch([key])  # cached, so that the log knows its name
             for entry in entries.values():
                 self._on_broken(entry, error)
         elif self._checked % _CHECKS_PER_TURN == 0:

@@ -9,6 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
 
+from msgspec.structs import replace
+
+from chronos.core.config import NOTHING_SET, Settings, merge
 from chronos.core.lane import PYTHON
 from chronos.errors import Conflict, Invalid, InvalidSchedule
 from chronos.runners.python.function_registry import Function, FunctionRegistry, Isolation, inspect_function
@@ -58,6 +61,7 @@ class DeclaredJobs:
     owner: str | None
     functions: FunctionRegistry
     checks: Mapping[str, Check]
+    defaults: Settings = NOTHING_SET  # stored with each job, as far as it does not set them
     jobs: dict[str, Draft] = field(default_factory=dict)
     unsaved: set[str] = field(default_factory=set)
     empty_groups: set[str] = field(default_factory=set)  # groups that have no tasks yet
@@ -166,7 +170,10 @@ class DeclaredJobs:
         full_shape = {"name": name, "namespace": self.namespace, "schedule": "manual", **shape}
         if self.owner is not None:
             full_shape["owner"] = self.owner
-        return read_job(full_shape, checks=self.checks, namespace=self.namespace)
+        draft = read_job(full_shape, checks=self.checks, namespace=self.namespace)
+        if self.defaults == NOTHING_SET:
+            return draft
+        return replace(draft, spec=replace(draft.spec, settings=merge(self.defaults, draft.spec.settings)))
 
 
 def to_json_payload(name: str, function: Callable[..., Any], payload: Any) -> Any:

@@ -20,10 +20,12 @@ from chronos.sdk.job_update import JobUpdate, UpdateOptions, build_update
 from chronos.sdk.run_handle import Run
 from chronos.sdk.version_info import (
     DiffInfo,
+    EffectiveInfo,
     PreviewInfo,
     VersionInfo,
     describe_without_schedule,
     to_diff_info,
+    to_effective_info,
     to_preview_info,
     to_version_info,
 )
@@ -251,6 +253,12 @@ class JobHandle(OnHomeLoop):
         return describe_without_schedule(tuple(one.job for one in spec.after))
 
     @on_home_loop
+    async def aeffective(self) -> EffectiveInfo:
+        """Read every setting that the next run of the job gets, with its value and the level it came from."""
+        service = (await self._runtime.session()).service
+        return to_effective_info(await service.effective.of_job(await self._load_job()))
+
+    @on_home_loop
     async def adelete(self) -> None:
         """Delete the job. Its history stays. A job that the program still declares returns at its next start."""
         await (await self._load_service()).delete(self.name, namespace=self._runtime.namespace)
@@ -309,6 +317,7 @@ class JobHandle(OnHomeLoop):
     diff = blocking(adiff)
     rollback = blocking(arollback)
     preview = blocking(apreview)
+    effective = blocking(aeffective)
     delete = blocking(adelete)
     info = blocking(ainfo)
     next_run = LoopResult(anext_run)

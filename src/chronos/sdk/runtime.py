@@ -161,9 +161,13 @@ class Runtime:
         self._options = options
         self._http = http
         checks = collect_target_checks(make_runners(self.functions, clock=clock, http=http))
-        self._defaults = _read_default_settings(defaults, checks)
         self.declared = DeclaredJobs(
-            namespace=namespace, owner=owner, functions=self.functions, checks=checks, on_change=self._on_declared
+            namespace=namespace,
+            owner=owner,
+            functions=self.functions,
+            checks=checks,
+            defaults=_read_default_settings(defaults, checks),
+            on_change=self._on_declared,
         )
         self.home = HomeLoop(self.stop)
         self.saved_jobs: Sequence[SavedJob] = ()  # the declared jobs, as saved when the app started
@@ -205,7 +209,6 @@ class Runtime:
             options=self._options,
             functions=self.functions,
             runners=session.runners,
-            defaults=self._defaults,
         )
         metrics = None
         if self._exported_metrics is not None:
@@ -304,7 +307,7 @@ class Runtime:
             if store is not self._memory_store:
                 await store.close()
             raise
-        service = make_service(store, clock, checks=self.declared.checks, defaults=self._defaults)
+        service = make_service(store, clock, checks=self.declared.checks)
         return RuntimeSession(loop=loop, store=store, clock=clock, service=service)
 
     async def _save(self, session: RuntimeSession) -> Sequence[SavedJob]:

@@ -6,8 +6,9 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from chronos.core.config import Concurrency, Overlap, Recovery, RecoveryStrategy, Retry, Settings
+from chronos.core.config import Settings
 from chronos.errors import Invalid
+from chronos.server.default_settings import build_default_level
 from chronos.server.settings import ALIASES, BY_NAME, IGNORED, PEERS, SETTINGS
 from chronos.server.strict_yaml import read_yaml
 
@@ -44,26 +45,8 @@ class Config:
         return self.origins[name] == DEFAULT
 
     def defaults(self) -> Settings:
-        """Return the settings that apply to every job by default."""
-
-        def us(name: str) -> int:
-            return round(float(self[name]) * 1e6)
-
-        return Settings(
-            retry=Retry(
-                max_attempts=self["defaults.retry.max_attempts"],
-                initial_us=us("defaults.retry.initial_interval"),
-                multiplier=self["defaults.retry.multiplier"],
-                max_us=us("defaults.retry.max_interval"),
-                timeout_multiplier=self["defaults.retry.timeout_multiplier"],
-            ),
-            execution_timeout_us=us("defaults.execution_timeout"),
-            # Only if it is set: webhooks have their own default.
-            task_timeout_us=None if self.is_default("defaults.task_timeout") else us("defaults.task_timeout"),
-            concurrency=Concurrency(limit=self["dispatcher.per_job_limit"]),
-            overlap=Overlap(self["defaults.overlap"]),
-            recovery=Recovery(strategy=RecoveryStrategy(self["defaults.recovery"])),
-        )
+        """Return the settings that apply to every job by default: only what the configuration sets."""
+        return build_default_level({name: value for name, value in self.values.items() if not self.is_default(name)})
 
 
 @dataclass(slots=True)
@@ -175,10 +158,10 @@ def _read_environment(reading: _Reading, environment: Mapping[str, str]) -> None
 
 
 def _leaves(prefix: str, mapping: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield dotted names and values. A setting whose value is a mapping counts as one value."""
+    """Yield dotted names and values. A mapping is one value if a setting has its name, and no setting is below it."""
     for key, value in mapping.items():
         name = f"{prefix}{key}"
-        if isinstance(value, dict) and value and name not in BY_NAME:
+        if isinstance(value, dict) and value and (name not in BY_NAME or name in _SECTIONS):
             yield from _leaves(f"{name}.", value)
         else:
             yield name, value

@@ -4,7 +4,9 @@ from typing import Any, NamedTuple
 
 from chronos.assembly import hide_url_password
 from chronos.server.config import Config
-from chronos.server.settings import SETTINGS, Setting, address, duration, size
+from chronos.server.default_settings import optional_duration
+from chronos.server.setting_readers import Setting, address, duration, size
+from chronos.server.settings import SETTINGS
 from chronos.server.sockets import format_address
 
 HIDDEN = "…"
@@ -25,20 +27,21 @@ def setting_rows(config: Config) -> list[SettingRow]:
     """Return all settings in the order of the documentation."""
     rows = []
     for setting in SETTINGS:
-        value = _display_value(setting, config[setting.name])
+        value = display_value(setting, config[setting.name])
         origin = config.origins[setting.name]
-        rows.append(SettingRow(setting.name, value, _text(value), origin, setting.about))
+        rows.append(SettingRow(setting.name, value, format_text(value), origin, setting.about))
     return rows
 
 
-def _display_value(setting: Setting, value: Any) -> Any:
+def display_value(setting: Setting, value: Any) -> Any:
+    """Return a value as a user would write it, without secrets."""
     if setting.secret:
         return dict.fromkeys(sorted(value), HIDDEN)
     if setting.name == "store":
         return hide_url_password(value)
     if setting.read is address:
         return format_address(*value)
-    if setting.read is duration:
+    if value is not None and setting.read in (duration, optional_duration):
         return format_duration(value)
     if setting.read is size:
         return format_size(value)
@@ -66,7 +69,8 @@ def format_size(count: int) -> str:
     return f"{count}B"
 
 
-def _text(value: Any) -> str:
+def format_text(value: Any) -> str:
+    """Return a value for a table."""
     match value:
         case None:
             return "-"

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib.metadata import version
 from time import perf_counter
 from typing import Any
@@ -40,6 +40,7 @@ from chronos.observe.metrics import Metrics
 from chronos.runners.contract import Runner
 from chronos.runners.python.function_registry import FunctionRegistry
 from chronos.server.config import Config
+from chronos.server.defaults_watch import DefaultsWatch
 from chronos.server.disk_space import describe_shortage
 from chronos.server.sockets import bind_sockets, close_sockets, server_url
 from chronos.server.ui_accounts import UiAccounts
@@ -56,6 +57,7 @@ from chronos.server.wiring import (
     webhook_options,
 )
 from chronos.service.live_nodes import find_live_nodes
+from chronos.service.settings.node_defaults import DEFAULTS_LABEL
 from chronos.store.contract import Store
 from chronos.ui import WebUi, make_ui
 
@@ -140,18 +142,17 @@ class Server:
             store,
             self._clock,
             checks=collect_target_checks(runners),
-            defaults=config.defaults(),
             max_pending=config["queue.max_pending"],
         )
         engine = None
         if self._roles.is_node:
+            number = await DefaultsWatch(store, self._clock, config.defaults(), self._options.node_name).start()
             engine = make_engine(
                 store,
                 clock=self._clock,
-                options=self._options,
+                options=replace(self._options, labels={**self._options.labels, DEFAULTS_LABEL: str(number)}),
                 functions=functions,
                 runners=runners,
-                defaults=config.defaults(),
             )
         per_job = config["metrics.per_job"]
         metrics = self._metrics = make_metrics(store, engine, runners, clock=self._clock, per_job=per_job)

@@ -76,7 +76,7 @@ class BackfillService:
             namespace=job.namespace,
             name=job.name,
             spec=job.spec,
-            effective=self._jobs.effective_settings(job.spec),
+            effective=await self._jobs.effective_settings(job),
             cause=Cause.BACKFILL,
             request=request,
             now_us=started_us,

@@ -92,13 +92,14 @@ class EnqueueService:
         job = ref if isinstance(ref, Job) else await self._jobs.get(ref, namespace)
         now_us = self._clock.now_us()
         times = choose_start_times(now_us, at_us=at_us, delay=delay, expires=expires)
+        effective = await self._jobs.effective_settings(job)
         runs = tuple(
             to_run_row(
                 job=job.id,
                 namespace=job.namespace,
                 name=job.name,
                 spec=ensure_readable(job.spec),
-                effective=self._jobs.effective_settings(job.spec),
+                effective=effective,
                 cause=Cause.MANUAL,
                 request=self._new_request(),
                 now_us=now_us,

@@ -188,7 +188,7 @@ class ExecutionService:
             namespace=None if name is None else name.namespace,
             tasks=() if spec is None else [task.name for task in spec.tasks],
             nodes=await self.node_names([record.node, *(attempt.node for attempt in view.attempts)]),
-            report=None if spec is None else self._plain_report(record, spec),
+            report=None if spec is None else await self._plain_report(record, spec),
             masked=masked,
         )
         if job is not None and job.version != record.job_version and not isinstance(job.spec, Unreadable):
@@ -206,13 +206,14 @@ class ExecutionService:
         key = (execution.job, execution.job_version)
         return job, (await self._store.specs_at([key])).get(key)
 
-    def _plain_report(self, execution: Execution, spec: JobSpec) -> Report | None:
+    async def _plain_report(self, execution: Execution, spec: JobSpec) -> Report | None:
         """Build the report of a plain success, for which none is stored."""
         if execution.status is not Status.SUCCEEDED or len(spec.tasks) != 1 or execution.started_us is None:
             return None
         result = read_detail(execution).result
+        layout = await self._jobs.layout(execution, spec)
         return build_first_success_report(
-            self._jobs.layout(spec), execution.started_us, execution.finished_us or execution.started_us, result
+            layout, execution.started_us, execution.finished_us or execution.started_us, result
         )
 
     async def list(
@@ -327,7 +328,7 @@ class ExecutionService:
             namespace=job.namespace,
             name=job.name,
             spec=ensure_readable(job.spec),
-            effective=self._jobs.effective_settings(job.spec),
+            effective=await self._jobs.effective_settings(job),
             cause=cause,
             request=idempotency.encode() if idempotency is not None else self._new_request(),
             now_us=now_us,

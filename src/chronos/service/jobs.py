@@ -8,12 +8,14 @@ from typing import Any
 from msgspec.structs import replace
 
 from chronos.clock import Clock
-from chronos.core.config import EffectiveSettings, Settings, UpdatePolicy, resolve_settings
+from chronos.core.config import NOTHING_SET, EffectiveSettings, Settings, UpdatePolicy, resolve_settings
+from chronos.core.execution import Execution
 from chronos.core.job import DEFAULT_NAMESPACE, Job, JobSpec, JobState, JobVersion, ensure_readable
 from chronos.core.node import Actor
 from chronos.core.planner import MAX_PREVIEW
 from chronos.core.schedule.occurrences import walk
 from chronos.core.schedule_change import find_next_run_us, parse_stored, resolve_instants
+from chronos.core.settings.levels import NO_LEVELS
 from chronos.core.task_group import Layout, build_layout
 from chronos.errors import Conflict, MissingSchedule, NotFound
 from chronos.runners.target_kinds import list_target_fields
@@ -24,6 +26,7 @@ from chronos.service.serializers.object_reader import suggest
 from chronos.service.version_diff import VersionDiff, compare
 from chronos.store.commands import SYSTEM, DeleteJob
 from chronos.store.contract import JobFilter, Page, Store
+from chronos.store.level_cache import LevelCache
 
 ALL_JOBS = JobFilter()
 _FOREVER_US = 1 << 62
@@ -31,15 +34,12 @@ _MAX_RACES = 50  # lost races before an edit gives up
 
 
 class JobService:
-    """The jobs of a store. ``defaults`` are the server's settings; ``checks`` are the runners' checks by kind of
-    target.
-    """
+    """The jobs of a store. ``checks`` are the runners' checks by kind of target."""
 
-    def __init__(
-        self, store: Store, clock: Clock, saver: JobSaver, *, defaults: Settings, checks: Mapping[str, Check]
-    ) -> None:
+    def __init__(self, store: Store, clock: Clock, saver: JobSaver, *, checks: Mapping[str, Check]) -> None:
         self._store, self._clock, self._saver = store, clock, saver
-        self._defaults, self._checks = defaults, checks
+        self._checks = checks
+        self.levels = LevelCache(store)
         self._reader = JobReader(checks)
 
     # --- reading
@@ -58,13 +58,26 @@ class JobService:
         """The fields of a job or task that can hold a target."""
         return list_target_fields(self._checks)
 
-    def effective_settings(self, spec: JobSpec) -> EffectiveSettings:
-        """Return the settings of a job with the server's defaults applied."""
-        return resolve_settings(self._defaults, spec.settings)
+    async def effective_settings(self, job: Job) -> EffectiveSettings:
+        """Return the settings that the next execution of a job gets."""
+        upper = await self.levels.read(job.namespace, job.levels)
+        return resolve_settings(upper.merged, job.spec.settings)
 
-    def layout(self, spec: JobSpec) -> Layout:
-        """Return the tasks of a job as its executions run them."""
-        return build_layout(spec, self._defaults)
+    async def settings_of(self, execution: Execution, spec: JobSpec) -> EffectiveSettings:
+        """Return the settings that an execution was admitted under. ``spec`` is its version of the job."""
+        return resolve_settings(await self._read_upper(execution), spec.settings)
+
+    async def layout(self, execution: Execution, spec: JobSpec) -> Layout:
+        """Return the tasks of an execution as it runs them. ``spec`` is its version of the job."""
+        return build_layout(spec, await self._read_upper(execution))
+
+    async def _read_upper(self, execution: Execution) -> Settings:
+        """Return the settings above the job of an execution, which may be deleted."""
+        if execution.levels == NO_LEVELS:
+            return NOTHING_SET
+        names = await self._store.names_of([execution.job])
+        namespace = names[execution.job].namespace if execution.job in names else ""
+        return (await self.levels.read(namespace, execution.levels)).merged
 
     async def edit(
         self,

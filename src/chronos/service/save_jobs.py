@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace as with_fields
 
 from chronos.clock import Clock
-from chronos.core.config import Settings
+from chronos.core.config import merge
 from chronos.core.ids import job_id, job_ids
 from chronos.core.job import DEFAULT_NAMESPACE, Job, JobState
 from chronos.core.node import Actor
@@ -32,6 +32,7 @@ _MAX_JOBS_READ_BY_NAME = 10  # more jobs are read by id, in one query
 _PORTIONS_IN_FLIGHT = 4  # while some are written, in one transaction, the next are prepared
 _COMPARED_IN_BULK = 100  # upcoming runs that each diff of a bulk save compares
 _PAGE = 1_000
+_MAX_CACHES = 64
 _MAX_RACES = 10  # lost races before a save gives up
 
 
@@ -75,11 +76,11 @@ class _JobChange(Struct, frozen=True, kw_only=True):
 
 
 class JobSaver:
-    """Saves drafts into a store. ``defaults`` are the server's settings."""
+    """Saves drafts into a store."""
 
-    def __init__(self, store: Store, clock: Clock, *, defaults: Settings) -> None:
-        self._store, self._clock, self._defaults = store, clock, defaults
-        self._cache = PlanCache(defaults)
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store, self._clock = store, clock
+        self._caches: dict[tuple[str, int], PlanCache] = {}  # by namespace and levels
         self._slicer = TimeSlicer()
 
     async def save(
@@ -219,9 +220,10 @@ class JobSaver:
         """Save one portion; returns the saved and the pruned jobs. Plans again after a lost race."""
         existing = await self._find_existing(drafts, change)
         for race in range(_MAX_RACES):
+            caches = await self._find_caches({draft.namespace for draft in drafts})
             now_us = self._clock.now_us()
             try:
-                plans = await self._plan_all(drafts, existing, change, now_us)
+                plans = await self._plan_all(drafts, existing, change, caches, now_us)
             except InvalidJob:
                 if change.create_only:  # a name that is taken is reported first
                     existing_ = await self._read_by_name(drafts)
@@ -241,18 +243,41 @@ class JobSaver:
             return saved, pruned
         raise AssertionError("the last race is won or raised")
 
+    async def _find_caches(self, namespaces: set[str]) -> dict[str, PlanCache]:
+        """Return the caches for the settings that are in force above the jobs of each namespace."""
+        current = await self._store.current_levels(sorted(namespaces))
+        if len(self._caches) + len(current) > _MAX_CACHES:
+            self._caches.clear()
+        caches: dict[str, PlanCache] = {}
+        for namespace, (levels, defaults, own) in current.items():
+            key = (namespace, levels.pack())
+            if key not in self._caches:
+                self._caches[key] = PlanCache(merge(defaults, own))
+            caches[namespace] = self._caches[key]
+        return caches
+
     async def _plan_all(
-        self, drafts: Sequence[Draft], existing: Mapping[tuple[str, str], Job], change: _JobChange, now_us: int
+        self,
+        drafts: Sequence[Draft],
+        existing: Mapping[tuple[str, str], Job],
+        change: _JobChange,
+        caches: Mapping[str, PlanCache],
+        now_us: int,
     ) -> list[SavePlan]:
         if not existing and change.expect is None:
-            return await self._slicer.map(drafts, partial(plan_new_job, now_us=now_us, cache=self._cache))
+            if len(caches) == 1:
+                return await self._slicer.map(
+                    drafts, partial(plan_new_job, now_us=now_us, cache=next(iter(caches.values())))
+                )
+            return await self._slicer.map(
+                drafts, lambda draft: plan_new_job(draft, now_us=now_us, cache=caches[draft.namespace])
+            )
         max_compared = MAX_COMPARED if len(drafts) <= _MAX_JOBS_READ_BY_NAME else _COMPARED_IN_BULK
-        plan = partial(plan_save, defaults=self._defaults, now_us=now_us, max_compared=max_compared, cache=self._cache)
 
         def plan_one(draft: Draft) -> SavePlan:
             current = existing.get((draft.namespace, draft.name))
             _check_expected(draft.name, current, change)
-            return plan(draft, current)
+            return plan_save(draft, current, cache=caches[draft.namespace], now_us=now_us, max_compared=max_compared)
 
         return await self._slicer.map(drafts, plan_one)
 

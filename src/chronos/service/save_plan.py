@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from msgspec import Struct
 from msgspec.structs import replace
 
-from chronos.core.admission_policy import GateSpec, build_gate_spec
 from chronos.core.calendar import DAY_S, SECOND_US, rfc3339
 from chronos.core.concurrency_key import find_key_gate, key_limit
 from chronos.core.config import EffectiveSettings, Settings, resolve_settings
 from chronos.core.job import Job, JobSpec, JobState, OutgoingSchedule, ScheduleSpec, Unreadable
-from chronos.core.lane import build_lane
+from chronos.core.lane import list_functions
 from chronos.core.planner import Activation, activate_schedule
 from chronos.core.schedule.cron import CronRule
 from chronos.core.schedule.durations import format_duration
@@ -34,6 +33,7 @@ from chronos.core.schedule_change import (
     resolve_instants,
     start_at_cursor,
 )
+from chronos.core.settings.gate_profile import GateSettings, build_gate_settings
 from chronos.service.masked_credentials import restore_masked
 from chronos.service.serializers import Draft, InvalidJob, Problem, is_done_after_one_run, runs_once
 from chronos.store.commands import NEW, JobRow, RunOnSave
@@ -76,13 +76,14 @@ class _ScheduleStart:
 class PlanCache:
     """Caches what many jobs share: effective settings, gates and schedule starts.
 
-    The caches are keyed by identity, so they hold references to the keys. Their size is bounded.
+    ``upper`` are the settings above the jobs. The caches are keyed by identity, so they hold references to the keys.
+    Their size is bounded.
     """
 
-    def __init__(self, defaults: Settings) -> None:
-        self._defaults = defaults
+    def __init__(self, upper: Settings) -> None:
+        self._upper = upper
         self._effective: dict[int, tuple[Settings, EffectiveSettings]] = {}
-        self._gates: dict[tuple[int, str], GateSpec] = {}
+        self._gates: dict[tuple[int, tuple[str, ...]], GateSettings] = {}
         self._starts: dict[int, _ScheduleStart] = {}
 
     def effective(self, settings: Settings) -> EffectiveSettings:
@@ -92,17 +93,17 @@ class PlanCache:
             if len(self._effective) >= _MAX_SHARED:
                 self._effective.clear()
                 self._gates.clear()
-            cached = self._effective[id(settings)] = settings, resolve_settings(self._defaults, settings)
+            cached = self._effective[id(settings)] = settings, resolve_settings(self._upper, settings)
         return cached[1]
 
-    def gate(self, spec: JobSpec, effective: EffectiveSettings) -> GateSpec:
-        """Return the gate of a job. ``effective`` must come from this cache."""
-        lane = build_lane(spec, effective).text
-        cached = self._gates.get((id(effective), lane))
+    def gate(self, spec: JobSpec, effective: EffectiveSettings) -> GateSettings:
+        """Return what a job sets of its gate. ``effective`` must come from this cache."""
+        functions = list_functions(spec)
+        cached = self._gates.get((id(effective), functions))
         if cached is None:
             if len(self._gates) >= _MAX_SHARED:
                 self._gates.clear()
-            cached = self._gates[id(effective), lane] = build_gate_spec(effective, lane)
+            cached = self._gates[id(effective), functions] = build_gate_settings(spec)
         return cached
 
     def start(self, schedule: Schedule, late_us: int, now_us: int) -> Activation:
@@ -125,16 +126,14 @@ def plan_save(
     draft: Draft,
     existing: Job | None,
     *,
-    defaults: Settings,
+    cache: PlanCache,
     now_us: int,
     max_compared: int = MAX_COMPARED,
-    cache: PlanCache | None = None,
 ) -> SavePlan:
     """Decide what to write so that the store matches the draft. Raises ``InvalidJob``.
 
-    ``max_compared`` bounds the upcoming runs that a diff compares. ``cache`` must have the same defaults.
+    ``max_compared`` bounds the upcoming runs that a diff compares.
     """
-    cache = PlanCache(defaults) if cache is None else cache
     if existing is None:
         return plan_new_job(draft, cache=cache, now_us=now_us)
     if draft.target_pointers is not None:
@@ -190,7 +189,7 @@ def _to_save_plan(
     existing: Job | None,
     planned: _PlannedSpec,
     state: JobState,
-    gate: GateSpec,
+    gate: GateSettings,
     effective: EffectiveSettings,
 ) -> SavePlan:
     next_us = None if state is JobState.DISABLED else planned.next_us
@@ -212,7 +211,7 @@ def _to_save_plan(
 
 
 def _plan_state_change(
-    draft: Draft, existing: Job, requested: JobState, gate: GateSpec, now_us: int, max_compared: int
+    draft: Draft, existing: Job, requested: JobState, gate: GateSettings, now_us: int, max_compared: int
 ) -> SavePlan:
     """Plan to enable (from now) or disable a job whose definition is unchanged."""
     is_on = requested is JobState.ACTIVE

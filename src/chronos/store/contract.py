@@ -21,14 +21,16 @@ Errors are the same on every engine:
 - ``StoreBroken`` needs an operator.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntFlag
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
+from chronos.core.config import Settings
 from chronos.core.execution import Attempt, Cause, DeadLetter, Execution, Span, Status
 from chronos.core.job import Job, JobSpec, JobState, JobStatus, JobVersion, UpstreamCondition
 from chronos.core.node import AuditEntry, Node
+from chronos.core.settings.levels import NO_LEVELS, Levels
 from chronos.core.token import ApiToken
 from chronos.store.commands import Command, OutboxItem, OutputRow
 from chronos.store.overview import Blockage, EndedCounts, Facet, JobActivity, JobDays, JobSort, Load, StatusCounts
@@ -44,6 +46,7 @@ class Hint(IntFlag):
     READY = 2  # executions became ready, for any node
     CANCEL = 4  # a running execution was asked to cancel
     OUTBOX = 8  # the outbox has new items
+    SETTINGS = 16  # the defaults or the settings of a namespace changed
 
 
 class DueGate(NamedTuple):
@@ -54,6 +57,7 @@ class DueGate(NamedTuple):
     version: int
     lane: int
     needs_gate_lock: bool  # pass it on as ``AdmitRow.needs_gate_lock``
+    levels: int = NO_LEVELS  # pass it on as ``AdmitRow.levels``
 
 
 class JobName(NamedTuple):
@@ -61,6 +65,14 @@ class JobName(NamedTuple):
 
     namespace: str
     name: str
+
+
+class CurrentLevels(NamedTuple):
+    """The settings above the jobs of a namespace: the server's defaults and its own, with their numbers."""
+
+    levels: Levels
+    defaults: Settings
+    namespace: Settings
 
 
 class Depth(NamedTuple):
@@ -307,6 +319,16 @@ class Store(Protocol):
 
         - Ordered: by name.
         - Bounded: ``limit`` names. The cost grows with the number of namespaces, not of jobs.
+        """
+
+    async def current_levels(self, namespaces: Sequence[str]) -> dict[str, CurrentLevels]:
+        """Return the settings in force above the jobs of namespaces. A namespace without a record sets nothing."""
+
+    async def settings_at(self, pairs: Sequence[tuple[str, int]]) -> Mapping[tuple[str, int], Settings]:
+        """Return settings by (namespace, number). An empty namespace means the server's defaults.
+
+        - A version never changes, so the answer may be cached.
+        - Missing pairs are left out.
         """
 
     async def versions(self, job: bytes, *, limit: int, before: int | None = None) -> list[JobVersion]:

@@ -15,11 +15,13 @@ from chronos.store.commands import (
     Command,
     DeleteJob,
     Enqueue,
+    ProfileGates,
     Reap,
     RecordSkip,
     Recover,
     Release,
     SaveJobs,
+    SetDefaults,
     SetJobState,
     Settle,
     SettleWith,
@@ -88,6 +90,10 @@ def _hint_of_rare_command(command: Command[Any], answer: Any) -> Hint:
             return _hint_of_admissions(set(answer.statuses), replaces=True) if answer.statuses else NO_HINT
         case SetJobState():
             return _hint_if(answer, Hint.JOBS | Hint.READY)  # held executions free their gates and keys
+        case SetDefaults():
+            return Hint.JOBS | Hint.SETTINGS
+        case ProfileGates():
+            return _hint_if(answer, Hint.JOBS)
         case DeleteJob():
             return _HINT_AFTER_DELETE
         case CancelExecution():

@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from chronos.assembly import Service, make_engine, make_runners, make_service, make_test_store
-from chronos.core.config import DAY_US, Retention, Settings, merge
+from chronos.core.config import DAY_US, Retention, Settings
 from chronos.core.events import Event, ExecutionEnded, ExecutionStarted
 from chronos.core.execution import Execution, Span
 from chronos.core.lane import PYTHON
@@ -30,6 +30,7 @@ from chronos.runners.python.runner import PythonRunner
 from chronos.sdk.app import Chronos
 from chronos.sdk.event_callbacks import EventDelivery
 from chronos.sdk.info import SpanInfo, to_span_info
+from chronos.store.commands import SetDefaults
 from chronos.store.contract import ExecutionFilter, Hint, Store
 from chronos.testing.blocking_sleep import SleepWatchingRunner, replace_sleep
 from chronos.testing.clock import VirtualClock, to_duration
@@ -258,8 +259,8 @@ class Harness:
         runtime = self._app._runtime
         self._store = make_test_store()
         await self._store.open()
-        defaults = merge(runtime._defaults, _KEEP_ALL)
-        self._service = make_service(self._store, self.clock, checks=runtime.declared.checks, defaults=defaults)
+        await self._store.apply(SetDefaults(settings=_KEEP_ALL, now_us=self.clock.now_us()))
+        self._service = make_service(self._store, self.clock, checks=runtime.declared.checks)
         saved = await self._service.job_saver.save(list(runtime.declared.jobs.values()))
         self._names = {job.job_id: job.name for job in saved}
         inline = SleepWatchingRunner(
@@ -280,7 +281,6 @@ class Harness:
             options=_OPTIONS,
             functions=runtime.functions,
             runners=self._runners,
-            defaults=defaults,
         )
         self._engine.on_event(self._watch, ExecutionStarted)
         self._delivery = runtime.callbacks.deliver(self._engine, self._store, runtime.namespace, inline=True)

@@ -11,7 +11,7 @@ from msgspec.structs import replace as with_fields
 from chronos.core.config import NOTHING_SET
 from chronos.core.job import ScheduleSpec
 from chronos.core.schedule.parser import parse_schedule
-from chronos.service.save_plan import plan_save
+from chronos.service.save_plan import PlanCache, plan_save
 from chronos.service.serializers import InvalidJob, Problem, read_job
 from chronos.service.serializers.json_values import _copy_checked, to_plain_json
 from tests.support.service_world import CHECKS, START_US, shape
@@ -144,7 +144,7 @@ VALUES = st.recursive(
 def test_any_input_gives_a_job_or_an_error_with_pointers(fields: dict[str, Any]) -> None:
     try:
         draft = read_job(shape(**fields) if "command" not in fields else {"name": "job", **fields}, checks=CHECKS)
-        plan_save(draft, None, defaults=NOTHING_SET, now_us=START_US)
+        plan_save(draft, None, cache=PlanCache(NOTHING_SET), now_us=START_US)
     except InvalidJob as error:
         assert error.problems
         assert all(problem.message for problem in error.problems)

@@ -17,6 +17,7 @@ from chronos.core.calendar import rfc3339
 from chronos.core.lane import read_lane
 from chronos.core.node import AuditEntry
 from chronos.errors import ChronosError, Unavailable
+from chronos.service.settings.node_defaults import DEFAULTS_LABEL, compare_defaults
 from chronos.service.views.json_shapes import write_node, write_queue
 from chronos.store.contract import Page
 
@@ -142,7 +143,10 @@ async def status(context: RequestContext) -> web.StreamResponse:
 async def nodes(context: RequestContext) -> web.StreamResponse:
     """List every known node, alive or stopped."""
     rows = await context.api.service.views.cluster.nodes()
-    items = [write_node(row) for row in rows]
+    defaults = await compare_defaults(context.api.store, [row.node for row in rows])
+    items = [write_node(row) | {"defaults": defaults.get(row.node.number)} for row in rows]
+    for item in items:
+        item["labels"] = {name: value for name, value in item["labels"].items() if name != DEFAULTS_LABEL}
     if not context.principal.may(Permission.VIEW):
         items = [{name: value for name, value in item.items() if name not in _LOAD} for item in items]
     return json_response({"items": items})

@@ -20,6 +20,7 @@ _DESCRIPTION = (
 _TAGS = {
     "Jobs": "Definitions: what runs, when and how",
     "Versions": "Earlier definitions of a job",
+    "Settings": "Every setting with its value and the level it comes from",
     "Executions": "Runs of jobs",
     "Dead letters": "Failed runs that someone has to replay or discard",
     "Schedules": "Schedules without a job",

@@ -2,6 +2,12 @@
 
 from typing import Any
 
+from chronos.core.config import NOTHING_SET, Overlap, Retry, Settings
+from chronos.core.job import JobSpec, Target, Task
+from chronos.core.settings.levels import Levels
+from chronos.service.settings.effective import write_effective
+from chronos.store.level_cache import UpperSettings
+
 JOB_ID = "0b7c1f3e-6a52-5d0f-9d0e-0c5e5a4f1a11"
 EXECUTION_ID = "01944f0d-2c00-8a3f-9d0e-5c5e5a4f1a11"
 _AT = "2027-01-04T08:00:00Z"
@@ -20,6 +26,7 @@ EXECUTION: dict[str, Any] = {
     "job_id": JOB_ID,
     "job_name": "nightly-etl",
     "job_version": 7,
+    "settings": {"defaults": 3, "namespace": 0},
     "trigger": "schedule",
     "scheduled_at": _AT,
     "admitted_at": _AT,
@@ -96,6 +103,15 @@ _RUNS: dict[str, Any] = {
     "until": "2027-02-03T00:00:00Z",
     "whole": True,
 }
+EFFECTIVE: dict[str, Any] = write_effective(
+    JobSpec(
+        tasks=(Task(name="main", target=Target(kind="http"), settings=Settings(task_timeout_us=10_000_000)),),
+        settings=Settings(retry=Retry(max_attempts=5)),
+    ),
+    UpperSettings(Settings(overlap=Overlap.QUEUE), NOTHING_SET, Settings(overlap=Overlap.QUEUE)),
+    version=2,
+    levels=Levels(3, 0).pack(),
+)
 VERSION: dict[str, Any] = {
     "version": 6,
     "saved_at": "2027-01-01T12:00:00Z",
@@ -198,6 +214,7 @@ NODE: dict[str, Any] = {
     "stopped_at": None,
     "slots": 100,
     "labels": {},
+    "defaults": {"number": 3, "in_force": True},
 }
 QUEUE: dict[str, Any] = {
     "queue": "default",

@@ -16,13 +16,16 @@ from chronos.api.openapi.view_schemas import (
     WHY_DETAIL_FIELDS,
 )
 from chronos.api.routing import ref
+from chronos.core.config import Settings
 from chronos.core.execution import Status
 from chronos.core.job import JobState
+from chronos.core.settings.cascade import Level
 
 _TEXT = {"type": "string"}
 _TEXT_OR_NULL = {"type": ["string", "null"]}
 _INTEGER = {"type": "integer"}
 _BOOLEAN = {"type": "boolean"}
+_LEVEL = {"type": "string", "enum": [level.value for level in Level]}
 _NUMBER_OR_NULL = {"type": ["number", "null"]}
 _ID = {"type": "string", "format": "uuid"}
 _AT = {"type": "string", "format": "date-time"}
@@ -69,6 +72,8 @@ _EXECUTION: dict[str, Any] = {
     "job_id": _ID,
     "job_name": _TEXT_OR_NULL,
     "job_version": _INTEGER,
+    "settings": _object({"defaults": _INTEGER, "namespace": _INTEGER})
+    | {"description": "the numbers of the defaults and of the namespace's settings that it was admitted under"},
     "trigger": {"type": "string", "enum": ["schedule", "recovery", "backfill", "manual", "replay", "dependency"]},
     "scheduled_at": _AT,
     "admitted_at": _AT,
@@ -263,6 +268,20 @@ SCHEMAS: dict[str, Any] = {
             "pruned": _list(ref("Job")),
         }
     ),
+    "EffectiveSetting": _object(
+        {"value": {}, "from": _LEVEL}, {"fields": {"type": "object", "additionalProperties": _LEVEL}}
+    ),
+    "EffectiveSettings": _object(
+        {
+            **{name.removesuffix("_us"): ref("EffectiveSetting") for name in Settings.__struct_fields__},
+            "tasks": {
+                "type": "object",
+                "description": "by task, the settings that it may override",
+                "additionalProperties": {"type": "object", "additionalProperties": ref("EffectiveSetting")},
+            },
+            "versions": _object({"job": _INTEGER, "defaults": _INTEGER, "namespace": _INTEGER}),
+        }
+    ),
     "Version": _object(
         {"version": _INTEGER, "saved_at": _AT, "author": _TEXT, "spec": ref("Anything")},
     ),
@@ -338,6 +357,12 @@ SCHEMAS: dict[str, Any] = {
             "stopped_at": _AT_OR_NULL,
             "slots": _INTEGER,
             "labels": _MAP,
+            "defaults": {
+                "type": ["object", "null"],
+                "description": "the defaults that the server is configured with: their number, and whether the same "
+                "values are in force; null: the node has none",
+                "properties": {"number": _INTEGER, "in_force": _BOOLEAN},
+            },
         },
         NODE_DETAIL_FIELDS,
     ),

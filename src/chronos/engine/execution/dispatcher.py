@@ -149,15 +149,15 @@ class Dispatcher:
         If the definitions cannot be read, the read is repeated. If that takes long, the heartbeats release the
         executions meanwhile, and they do not start here.
         """
-        pairs = [(row.job, row.version) for row in claimed]
+        keys = [(row.job, row.version, row.levels) for row in claimed]
         try:
-            entries = await call_with_retry(lambda: self._catalog.fetch(pairs), self._context.node.report_store_error)
+            entries = await call_with_retry(lambda: self._catalog.fetch(keys), self._context.node.report_store_error)
         finally:
             self._slots.release_held(held)
         if node != self._context.node.number:
             return  # claimed by a former incarnation: the reaper takes it over
         for row in claimed:
-            entry = entries.get((row.job, row.version))
+            entry = entries.get((row.job, row.version, row.levels))
             if entry is not None:  # else its definition is deleted, and the heartbeats release it
                 self._slots.take(entry.effective.queue)
                 self.start(row, entry)

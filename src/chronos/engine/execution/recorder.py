@@ -245,6 +245,7 @@ def to_hook_follow_up(entry: CatalogEntry, hook: Target, ended: Detail, run: Cla
     body = {
         "job": entry.job.hex(),
         "version": entry.version,
+        "levels": entry.levels,
         "cause": int(run.cause),
         "scheduled_us": run.scheduled_us,
         "token": hook_token(run.token),

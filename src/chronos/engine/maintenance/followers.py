@@ -15,6 +15,7 @@ from chronos.core.ids import requested_execution_id
 from chronos.core.job import JobState, Unreadable, UpstreamCondition
 from chronos.core.outcome import Failed, Succeeded
 from chronos.core.reasons import Reason, ReasonCode
+from chronos.core.settings.levels import NO_LEVELS
 from chronos.core.settle import End, stop
 from chronos.engine.execution.attempt import run_attempt
 from chronos.engine.execution.call_builder import to_hook_options
@@ -39,6 +40,7 @@ class _EndedBody(Struct, frozen=True, kw_only=True):
 class _HookBody(Struct, frozen=True, kw_only=True):
     job: str
     version: int
+    levels: int = NO_LEVELS
     scheduled_us: int
     report: Report
     cause: int = int(Cause.SCHEDULE)  # missing: written by an older release
@@ -74,8 +76,8 @@ class Followers:
         detail = msgspec.convert(ended.detail or {}, Detail)
         if ended.started_us is None or detail.group is None or detail.report is not None or ended.reason is None:
             return True
-        pair = (ended.job, ended.job_version)
-        entry = (await self._catalog.fetch([pair])).get(pair)
+        key = (ended.job, ended.job_version, ended.levels)
+        entry = (await self._catalog.fetch([key])).get(key)
         if entry is None or not entry.has_valid_layout:
             return True
         stopped = stop(entry.layout, detail.group, ReasonCode.CANCELED, ended.finished_us or 0, ended.reason.message)
@@ -83,6 +85,7 @@ class Followers:
         hook = _HookBody(
             job=ended.job.hex(),
             version=ended.job_version,
+            levels=ended.levels,
             scheduled_us=ended.scheduled_us,
             report=ended_report,
             cause=int(ended.cause),
@@ -201,7 +204,8 @@ class Followers:
 
     async def _run_hook(self, item: OutboxItem, hook: _HookBody) -> bool:
         job, now_us = bytes.fromhex(hook.job), self._context.clock.now_us()
-        entry = (await self._catalog.fetch([(job, hook.version)])).get((job, hook.version))
+        key = (job, hook.version, hook.levels)
+        entry = (await self._catalog.fetch([key])).get(key)
         target = None if entry is None else entry.spec.on_complete
         if entry is None or target is None:
             return True

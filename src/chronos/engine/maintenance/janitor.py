@@ -10,23 +10,25 @@ is rare and bounded. A failing duty does not block the others.
 import asyncio
 from collections.abc import Callable
 
+from chronos.core.config import resolve_settings
 from chronos.engine.maintenance.unclaimable import UnclaimableWork
 from chronos.engine.node_context import NodeContext
 from chronos.engine.wakeup import Wakeup
-from chronos.store.commands import Trim, Wake
+from chronos.store.commands import ProfileGates, Trim, Wake
 
 _WAKE_BATCH_ROWS = 500
 _TRIM_BATCH_ROWS = 1_000
 _TRIM_EVERY_TICKS = 10
 _WAKE_EVERY_TICKS = 5  # also wakes executions whose concurrency key another node has freed
 _MAINTAIN_EVERY_TICKS = 300
+_PROFILE_EVERY_TICKS = 5  # for jobs that a node of an earlier release has saved
 
 
 class Janitor:
     """Does the regular upkeep of one node."""
 
-    def __init__(self, context: NodeContext, *, claim_soon: Callable[[], None], keep_deleted_us: int) -> None:
-        self._context, self._claim_soon, self._keep_deleted_us = context, claim_soon, keep_deleted_us
+    def __init__(self, context: NodeContext, *, claim_soon: Callable[[], None]) -> None:
+        self._context, self._claim_soon = context, claim_soon
         self._next_wake_us: int | None = None
         self._wake_requested = False  # a key was freed
         self._wakeup = Wakeup()
@@ -76,6 +78,9 @@ class Janitor:
             await self._wake()
         with duties.count_failures("unclaimable work"):
             await self._unclaimable.look()
+        if tick_number % _PROFILE_EVERY_TICKS == 0:
+            with duties.count_failures("gate profiles"):
+                await self._context.store.apply(ProfileGates(limit=_TRIM_BATCH_ROWS))
         if tick_number % _TRIM_EVERY_TICKS == _TRIM_EVERY_TICKS - 1:
             with duties.count_failures("retention"):
                 await self._trim()
@@ -86,9 +91,11 @@ class Janitor:
     async def _trim(self) -> None:
         """Trim expired history in batches, and yield to other tasks between them."""
         trimmed = _TRIM_BATCH_ROWS
+        [server] = (await self._context.store.current_levels([""])).values()
+        keep_deleted_us = resolve_settings(server.defaults).keep_age_us
         while trimmed == _TRIM_BATCH_ROWS:
             now_us = self._context.clock.now_us()
-            trim = Trim(now_us=now_us, limit=_TRIM_BATCH_ROWS, keep_deleted_us=self._keep_deleted_us)
+            trim = Trim(now_us=now_us, limit=_TRIM_BATCH_ROWS, keep_deleted_us=keep_deleted_us)
             trimmed = await self._context.store.apply(trim)
             await asyncio.sleep(0)
 

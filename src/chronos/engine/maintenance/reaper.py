@@ -196,11 +196,9 @@ class Reaper:
 
     async def _entries(self, executions: list[Execution]) -> list[CatalogEntry | None]:
         """Return the entry of each execution; None if its definition is deleted or unreadable."""
-        pairs = [(execution.job, execution.job_version) for execution in executions]
-        entries = await self._catalog.fetch(pairs)
-        return [
-            entry if (entry := entries.get(pair)) is not None and entry.has_valid_layout else None for pair in pairs
-        ]
+        keys = [(execution.job, execution.job_version, execution.levels) for execution in executions]
+        entries = await self._catalog.fetch(keys)
+        return [entry if (entry := entries.get(key)) is not None and entry.has_valid_layout else None for key in keys]
 
     def _emit_ends(
         self, executions: Sequence[Execution], verdicts: Sequence[TakeoverVerdict], reaped_ids: set[bytes], now_us: int

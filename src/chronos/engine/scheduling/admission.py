@@ -115,12 +115,13 @@ class AdmissionLoop:
             version = (row.job, row.version)
             missing = self._left_alone.get(version)
             return version in self._unschedulable_versions if missing is None else not is_registered(missing)
-        return (known.firing.scheduled_us, known.entry.version) == (row.next_us, row.version)
+        entry = known.entry
+        return (known.firing.scheduled_us, entry.version, entry.levels) == (row.next_us, row.version, row.levels)
 
     async def _prepare_all(self, rows: list[DueGate]) -> None:
-        entries = await self._catalog.fetch((row.job, row.version) for row in rows)
+        entries = await self._catalog.fetch((row.job, row.version, row.levels) for row in rows)
         for position, row in enumerate(rows, 1):
-            entry = entries.get((row.job, row.version))
+            entry = entries.get((row.job, row.version, row.levels))
             if entry is not None:
                 self._prepare(entry, row.next_us, row.needs_gate_lock)
             if position % _PREPARATIONS_PER_TURN == 0:
@@ -263,6 +264,7 @@ class AdmissionLoop:
                     started_us=now_us,
                     worked_us=0,
                     detail=None,
+                    levels=entry.levels,
                     last_run_us=admitted.last_run_us,
                 )
                 self._dispatcher.start(claimed, entry)

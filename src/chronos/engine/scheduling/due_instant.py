@@ -47,6 +47,7 @@ class DueInstant(Struct, frozen=True):
             self.needs_gate_lock,
             key,
             limit,
+            entry.levels,
         )
 
 

@@ -30,12 +30,14 @@ from chronos.sdk.run_handle import TypedRun, read_execution_id
 from chronos.sdk.task_job import TaskJob
 from chronos.sdk.version_info import (
     DiffInfo,
+    EffectiveInfo,
     PreviewInfo,
     VersionInfo,
     describe_without_schedule,
     read_diff_info,
     read_preview_info,
     read_version_info,
+    to_effective_info,
 )
 from chronos.service.run_requests import to_stored_payload
 from chronos.service.serializers import id_text
@@ -175,6 +177,11 @@ class RemoteHandle(JobHandle):
             return preview
         instants = (await self._get("next", count=count))["items"]
         return replace(preview, next=tuple(parse_instant(text) for text in instants))
+
+    @on_home_loop
+    async def aeffective(self) -> EffectiveInfo:
+        """Read every setting that the next run of the job gets. See ``JobHandle.effective``."""
+        return to_effective_info(await self._get("effective"))
 
     @on_home_loop
     async def adelete(self) -> None:

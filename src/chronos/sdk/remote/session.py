@@ -33,11 +33,11 @@ class JobShapes(DeclaredJobs):
     """The declared jobs, with their shapes as written: the server reads them again."""
 
     shapes: dict[str, Shape] = field(default_factory=dict)
-    defaults: Shape = field(default_factory=dict)
+    default_shape: Shape = field(default_factory=dict)
 
     def put(self, name: str, shape: Shape, refs: Mapping[str, FunctionRef]) -> None:
         """Add a job, or replace it by one with more tasks. Changes nothing when it raises."""
-        shape = {**self.defaults, **shape}
+        shape = {**self.default_shape, **shape}
         DeclaredJobs.put(self, name, shape, refs)
         full_shape = {"name": name, "namespace": self.namespace, "schedule": "manual", **shape}
         self.shapes[name] = full_shape if self.owner is None else {**full_shape, "owner": self.owner}
@@ -64,8 +64,8 @@ class RemoteSession:
         )
         self.declared = JobShapes(namespace=namespace, owner=owner, functions=functions, checks=checks)
         with prefix_errors("defaults"):
-            self.declared.defaults = build_default_shape({} if defaults is None else defaults)
-            self.declared.read("defaults", {**self.declared.defaults, "wait": {"for": "1s"}})
+            self.declared.default_shape = build_default_shape({} if defaults is None else defaults)
+            self.declared.read("defaults", {**self.declared.default_shape, "wait": {"for": "1s"}})
         self.home = HomeLoop(self.stop)
         self._connection: ServerConnection | None = None
         self._loop: asyncio.AbstractEventLoop | None = None

@@ -16,6 +16,7 @@ from chronos.core.execution_detail import NO_DETAIL, Detail
 from chronos.core.execution_report import Occurrence, Report, to_attempt_body, to_report_body, to_span_body
 from chronos.core.ids import attempt_id, task_run_id
 from chronos.core.reasons import Reason
+from chronos.core.settings.levels import Levels
 from chronos.core.task_group import TaskState
 from chronos.service.serializers.identifiers import id_text
 from chronos.store.contract import ExecutionView
@@ -153,6 +154,7 @@ def _write_columns(
         "job_id": id_text(execution.job),
         "job_name": job_name,
         "job_version": execution.job_version,
+        "settings": Levels.unpack(execution.levels)._asdict(),
         "trigger": execution.cause.name.lower(),
         "scheduled_at": rfc3339(execution.scheduled_us),
         "admitted_at": rfc3339(execution.admitted_us),

@@ -102,8 +102,8 @@ class RunDetailView:
         record = view.execution
         body = await self._runs.get_json(record.id)
         spec = await self._spec_of(record)
-        layout = None if spec is None else self._jobs.layout(spec)
-        lane = None if spec is None else build_lane(spec, self._jobs.effective_settings(spec))
+        layout = None if spec is None else await self._jobs.layout(record, spec)
+        lane = None if spec is None else build_lane(spec, await self._jobs.settings_of(record, spec))
         progress = latest_progress(await self._store.output(record.id)) if _may_report_progress(spec) else {}
         for task in body["tasks"]:
             _add_task_detail(task, spec, layout, progress)

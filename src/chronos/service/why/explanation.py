@@ -90,9 +90,9 @@ class WhyService:
     ) -> list[WhyStep]:
         execution = view.execution
         spec = await self._spec_of(execution, job)
-        lane = None if spec is None else build_lane(spec, self._jobs.effective_settings(spec))
+        lane = None if spec is None else build_lane(spec, await self._jobs.settings_of(execution, spec))
         steps = explain_claim(execution, next((node for node in nodes if node.number == execution.node), None), lane)
-        steps += explain_backoffs(view, None if spec is None else self._jobs.layout(spec))
+        steps += explain_backoffs(view, None if spec is None else await self._jobs.layout(execution, spec))
         if execution.status is Status.READY and not execution.held and lane is not None:
             slots = explain_slots(lane, nodes, await self._store.loads(), times)
             steps += [] if slots is None else [slots]
@@ -166,9 +166,8 @@ class WhyService:
             return None
         if job is None or isinstance(job.spec, Unreadable):
             return None
-        return explain_shortage(
-            build_lane(job.spec, self._jobs.effective_settings(job.spec)), await self._store.nodes()
-        )
+        effective = await self._jobs.effective_settings(job)
+        return explain_shortage(build_lane(job.spec, effective), await self._store.nodes())
 
     # --- one scheduled time
 
@@ -213,7 +212,7 @@ class WhyService:
         if job.state is JobState.ACTIVE and job.next_us is not None and job.next_us <= at_us:
             sentence = f"{format_duration(now_us - at_us)} late: no node has admitted it yet."
             return WhyStep(at_us=at_us, verdict=WhyVerdict.WAITS, sentence=sentence)
-        settings = self._jobs.effective_settings(job.spec)
+        settings = await self._jobs.effective_settings(job)
         kept = f"{settings.keep_count:,} runs for at most {format_duration(settings.keep_age_us)}"
         sentence = (
             f"No record of this time. The job keeps {kept}, so the record may have been removed; "

@@ -57,6 +57,7 @@ from chronos.store.commands.maintenance import (
     WriteAudit,
 )
 from chronos.store.commands.nodes import Beat, BeatResult, NodeExecution, Reap, ReapRow, RegisterNode, StopNode
+from chronos.store.commands.settings import ProfileGates, SetDefaults
 from chronos.store.commands.tokens import MAX_TOKENS, CreateToken, RevokeToken
 
 #: Commands that answer per row and are never rejected as a whole.
@@ -95,6 +96,7 @@ __all__ = [
     "NodeExecution",
     "OutboxItem",
     "OutputRow",
+    "ProfileGates",
     "Reap",
     "ReapRow",
     "RecordSkip",
@@ -107,6 +109,7 @@ __all__ = [
     "RunRow",
     "SaveJobs",
     "Saved",
+    "SetDefaults",
     "SetJobState",
     "Settle",
     "SettleRow",

@@ -6,11 +6,12 @@ from typing import NamedTuple
 from chronos.core.execution import Cause, Span, Status
 from chronos.core.node import Actor
 from chronos.core.reasons import ReasonCode
+from chronos.core.settings.levels import NO_LEVELS
 from chronos.store.commands.base import SYSTEM, Command
 
 
 class AdmitRow(NamedTuple):
-    """One instant of one job. It is admitted if the gate is at ``expect_us`` and ``version``."""
+    """One instant of one job. It is admitted if the gate is at ``expect_us``, ``version`` and ``levels``."""
 
     job: bytes
     version: int
@@ -22,6 +23,7 @@ class AdmitRow(NamedTuple):
     needs_gate_lock: bool = False  # from ``DueGate``: the job is keyed or has overlap ``replace``
     key: bytes | None = None  # concurrency key, for keyed jobs
     key_limit: int = 0
+    levels: int = NO_LEVELS  # from ``DueGate``
 
 
 class Admitted(NamedTuple):
@@ -39,8 +41,8 @@ class Admitted(NamedTuple):
 class Admit(Command[list[Admitted]]):
     """Admit scheduled instants: move each gate's cursor and create its execution.
 
-    - Atomic: per row, a compare-and-set on (``next_us``, ``version``, state active). The gate decides whether the
-      execution runs, is ready, is queued or is skipped.
+    - Atomic: per row, a compare-and-set on (``next_us``, ``version``, ``levels``, state active). The gate decides
+      whether the execution runs, is ready, is queued or is skipped.
     - Returned: the admitted rows, in no particular order. A missing row was lost to another node, or its gate was
       locked: read the gate again. Resent with the same ``request``, the rows admitted the first time are returned.
     - Bounded: each job at most once per command.

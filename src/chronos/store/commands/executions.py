@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from chronos.core.execution import AttemptStatus, Cause, Status
 from chronos.core.node import Actor
 from chronos.core.reasons import ReasonCode
+from chronos.core.settings.levels import NO_LEVELS
 from chronos.store.commands.base import SYSTEM, Command
 
 
@@ -23,6 +24,7 @@ class Claimed(NamedTuple):
     started_us: int  # start of its first attempt
     worked_us: int  # time of earlier attempts; counts against the execution timeout
     detail: str | None
+    levels: int = NO_LEVELS  # see ``core.settings.levels``
     last_run_us: int | None = None  # the newest instant of its job whose execution has ended
 
 

@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from chronos.core.admission_policy import GateSpec
 from chronos.core.execution import Span
 from chronos.core.job import JobSpec, JobState
 from chronos.core.node import Actor
+from chronos.core.settings.gate_profile import Gate
 from chronos.store.commands.base import SYSTEM, Command
 
 NEW = 0  # as ``expect``: the job must not exist yet
@@ -27,7 +27,7 @@ class JobRow(Struct, frozen=True, kw_only=True, gc=False):
     namespace: str
     name: str
     spec: JobSpec
-    gate: GateSpec
+    gate: Gate  # what it sets, or a ``GateSpec``, which inherits nothing
     next_us: int | None
     state: JobState = JobState.ACTIVE
     expect: int | None = None  # the version it was made from; NEW; None: any version

@@ -5,10 +5,11 @@ from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar, TypeVarTuple
 
-from chronos.store.commands import Admit, Claim, Command
+from chronos.store.commands import Admit, Claim, Command, ProfileGates
 from chronos.store.contract import Hint
 from chronos.store.sql.queries import Queries
-from chronos.store.sql.query import Dialect, Steps
+from chronos.store.sql.query import Dialect, Query, Steps
+from chronos.store.sql.settings.profiles import FIND_UNPROFILED, GATES_PER_COMMAND
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -58,6 +59,16 @@ class SqlStore(Queries):
 
     async def check_statements(self) -> list[str]:
         return []
+
+    async def _profile_gates(self) -> None:
+        """Give a profile to the gates that an earlier release has written."""
+        if await self._read(_find_unprofiled()):
+            while await self.apply(ProfileGates(limit=GATES_PER_COMMAND)):
+                pass
+
+
+def _find_unprofiled() -> Steps[bool]:
+    return bool((yield Query(FIND_UNPROFILED, standalone=True)))
 
 
 def _notify_listeners(listeners: Sequence[Callable[[*Ts], None]], *args: *Ts) -> None:

@@ -17,6 +17,7 @@ from chronos.store.commands import (
     DeleteJob,
     DropDeadLetters,
     Enqueue,
+    ProfileGates,
     Reap,
     RecordSkip,
     Recover,
@@ -24,6 +25,7 @@ from chronos.store.commands import (
     Release,
     RevokeToken,
     SaveJobs,
+    SetDefaults,
     SetJobState,
     Settle,
     SettleWith,
@@ -48,6 +50,7 @@ from chronos.store.sql.nodes import NodeHandler
 from chronos.store.sql.outbox import OutboxHandler
 from chronos.store.sql.query import Dialect, Steps
 from chronos.store.sql.retention import TrimHandler
+from chronos.store.sql.settings.handler import SettingsHandler
 from chronos.store.sql.tokens import TokenHandler
 
 
@@ -65,6 +68,7 @@ class CommandHandlers:
         outbox = OutboxHandler(d, gates, records)
         retention = TrimHandler(d, records)
         tokens = TokenHandler(records)
+        settings = SettingsHandler(d, records)
         copies = CopyHandler(d)
         self._handlers: dict[type[Command[Any]], Callable[[Any], Steps[Any]]] = {
             Recover: lifecycle.recover,
@@ -96,6 +100,8 @@ class CommandHandlers:
             Trim: retention.trim,
             CreateToken: tokens.create,
             RevokeToken: tokens.revoke,
+            SetDefaults: settings.set_defaults,
+            ProfileGates: settings.profile_gates,
             ReplaceRows: copies.replace_rows,
             SetMeta: copies.set_meta,
         }

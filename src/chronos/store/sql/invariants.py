@@ -30,13 +30,14 @@ CHECKS = {
             group by key
         ) as n on n.key = g.key where g.active <> coalesce(n.active, 0) or g.queued <> coalesce(n.queued, 0)""",
     "gate {0} has {1} active executions, but its limit is {2}": """
-        select g.job, g.active, g.lim from gate as g
-        where g.lim > 0 and g.active > g.lim and not exists (
+        select g.job, g.active, p.lim from gate as g join profile as p on p.number = g.profile
+        where p.lim > 0 and g.active > p.lim and not exists (
             select 1 from active as a where a.job = g.job and a.exclusive = 0)""",
     "gate {0} has room for {1} executions, but {2} are queued": f"""
-        select g.job, g.lim - g.active, g.queued from gate as g
-        where g.queued > 0 and (g.lim = 0 or g.active < g.lim) and exists (
-            select 1 from active as a where a.job = g.job and a.status = {_QUEUED} and a.held = 0 and a.key is null)""",
+        select g.job, p.lim - g.active, g.queued from gate as g join profile as p on p.number = g.profile
+        where g.queued > 0 and (p.lim = 0 or g.active < p.lim) and exists (
+            select 1 from active as a where a.job = g.job and a.status = {_QUEUED} and a.held = 0 and a.key is null
+                and a.levels = p.levels)""",
     "job {0} has {1} exclusive executions running": f"""
         select job, count(*) from active where status = {_RUNNING} and exclusive = 1
         group by job having count(*) > 1""",
@@ -54,6 +55,8 @@ CHECKS = {
         select g.job from gate as g left join job as j on {is_job} where j.id is null or j.id <> g.job""",
     "gate {0} is at version {1}, but its job is at version {2}": """
         select g.job, g.version, j.version from gate as g join job as j on {is_job} where g.version <> j.version""",
+    "gate {0} at version {1} has no profile, or one of version {2}": """
+        select job, version, profiled from gate where profile is null or profiled is null or profiled <> version""",
     "job {0} is followed, but its gate is not marked as followed": """
         select j.id from job_after as a join job as j on j.namespace = a.namespace and j.name = a.upstream
         join gate as g on g.job = j.id where g.followed = 0""",

@@ -4,10 +4,11 @@
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from chronos.core.config import Settings
 from chronos.core.execution import Attempt, DeadLetter, Execution, Span, Status
 from chronos.core.job import Job, JobSpec, JobState, JobVersion, UpstreamCondition
 from chronos.core.node import AuditEntry, Node
@@ -15,6 +16,7 @@ from chronos.core.token import ApiToken
 from chronos.store.commands import OutboxItem, OutputRow
 from chronos.store.contract import (
     Counts,
+    CurrentLevels,
     Depth,
     DueGate,
     ExecutionFilter,
@@ -37,6 +39,7 @@ from chronos.store.sql.jobs.activity import ActivityQueries
 from chronos.store.sql.jobs.by_run import JobsByRun
 from chronos.store.sql.jobs.queries import JobQueries
 from chronos.store.sql.query import Dialect, Query, Rows, Steps
+from chronos.store.sql.settings.versions import LevelRows
 
 REPLACE_INDEX = [overlap.value for overlap in OVERLAPS].index("replace")
 _ID_AFTER_ALL = b"\xff" * 16  # later than every id
@@ -66,10 +69,13 @@ class Queries(ABC):
         self._job_list, self._runs_list, self._activity = JobQueries(d), JobsByRun(d), ActivityQueries(d)
         self._verify, self._load = InvariantChecks(d), LoadQueries()
         self._ended, self._days = EndedQueries(d), JobDayRows(d)
+        self._levels = LevelRows(d)
         self._due = f"""
-            select job, next_us, version, lane, case when keyed = 1 or overlap = {REPLACE_INDEX} then 1 else 0 end
-            from gate where state = 0 and next_us is not null and next_us <= $1
-            order by next_us{d.tie_breaker("number")} limit $2"""
+            select g.job, g.next_us, g.version, p.lane,
+                case when p.keyed = 1 or p.overlap = {REPLACE_INDEX} then 1 else 0 end, p.levels
+            from gate as g join profile as p on p.number = g.profile
+            where g.state = 0 and g.next_us is not null and g.next_us <= $1
+            order by g.next_us{d.tie_breaker("g.number")} limit $2"""
         self._next_due = "select min(next_us) from gate where state = 0 and next_us is not null"
         self._next_wake = (
             f"select min(wake_us) from active where status = {int(Status.WAITING)} and wake_us is not null"
@@ -154,7 +160,10 @@ class Queries(ABC):
     @read
     def due(self, until_us: int, limit: int) -> Steps[list[DueGate]]:
         rows = yield Query(self._due, (until_us, limit), standalone=True)
-        return [DueGate(job, next_us, version, lane, bool(locks)) for job, next_us, version, lane, locks in rows]
+        return [
+            DueGate(job, next_us, version, lane, bool(locks), levels)
+            for job, next_us, version, lane, locks, levels in rows
+        ]
 
     @read
     def next_due_us(self) -> Steps[int | None]:
@@ -258,6 +267,16 @@ class Queries(ABC):
     @read
     def owner_facets(self, namespace: str | None, *, limit: int) -> Steps[list[Facet]]:
         return self._activity.owner_facets(namespace, limit)
+
+    @read
+    def current_levels(self, namespaces: Sequence[str]) -> Steps[dict[str, CurrentLevels]]:
+        """See ``Store.current_levels``."""
+        return (yield from self._levels.current(namespaces))
+
+    @read
+    def settings_at(self, pairs: Sequence[tuple[str, int]]) -> Steps[Mapping[tuple[str, int], Settings]]:
+        """See ``Store.settings_at``."""
+        return (yield from self._levels.settings_at(pairs))
 
     @read
     def versions(self, job: bytes, *, limit: int, before: int | None = None) -> Steps[list[JobVersion]]:

@@ -58,6 +58,12 @@ class Dialect(Protocol):
         instead of reading the whole table (see ``postgres.session_settings``). SQLite does not need it.
         """
 
+    def profiles_of(self, profile: str, number: int) -> str:
+        """Return a condition that repeats what a join of gates, by the jobs in ``Rows`` argument ``number``, implies.
+
+        With it, PostgreSQL finds the profiles of these gates by their keys. SQLite does not need it.
+        """
+
     def among(self, column: str, query: str) -> str:
         """Return a condition: the column is in the result of the query, which runs once and first."""
 
@@ -73,11 +79,11 @@ class Dialect(Protocol):
     def tie_breaker(self, column: str) -> str:
         """Return a last ``order by`` column for equal rows; empty where it would cost time."""
 
-    def lock(self) -> str:
-        """Return the clause that locks the selected rows until the transaction ends."""
+    def lock(self, table: str = "") -> str:
+        """Return the clause that locks the selected rows, or only those of ``table``, until the transaction ends."""
 
-    def lock_or_skip(self) -> str:
-        """Return the clause that locks rows and skips those locked by other transactions."""
+    def lock_or_skip(self, table: str = "") -> str:
+        """Return the clause that locks rows and skips those locked by other transactions. ``table`` as for ``lock``."""
 
     def name_contains(self, job: str, text: str, arg: Callable[[str], str]) -> str:
         """Return a condition: the name of ``job`` (a table alias) contains the text, ignoring case.

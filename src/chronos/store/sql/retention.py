@@ -31,8 +31,9 @@ class TrimHandler:
         # Served by an index: jobs that ran 64 times since they were last trimmed, or a 64th of their keep_count if that
         # is more, because that many rows have to be counted.
         self._select_busy_gates = """
-            select job, number, keep_count, keep_age_us, seq from gate
-            where seq - trimmed >= 64 and seq - trimmed >= keep_count / 64 order by job limit $1"""
+            select g.job, g.number, p.keep_count, p.keep_age_us, g.seq
+            from gate as g join profile as p on p.number = g.profile
+            where g.seq - g.trimmed >= 64 and g.seq - g.trimmed >= p.keep_count / 64 order by g.job limit $1"""
         self._select_unlocked = f"select job from gate where {d.one_of('job', 1)} order by job {d.lock_or_skip()}"
         self._mark_trimmed = f"""
             update gate as g set trimmed = i.seq from {d.rows(1, "job:i seq:n")} as i

@@ -76,9 +76,11 @@ class RetentionSweep:
         )
         self._write_position = f"update meta set value = $1 where name = '{_POSITION_NAME}'"
         self._gates = """
-            select g.job, g.number, g.keep_count, g.keep_age_us, g.seq, g.state, g.active + g.queued, g.done_us,
+            select g.job, g.number, coalesce(p.keep_count, g.keep_count), coalesce(p.keep_age_us, g.keep_age_us),
+                g.seq, g.state, g.active + g.queued, g.done_us,
                 (select h.id from history as h where h.number = g.number and h.job = g.job order by h.id limit 1)
-            from gate as g where g.job > $1 order by g.job limit $2"""
+            from gate as g left join profile as p on p.number = g.profile
+            where g.job > $1 order by g.job limit $2"""
         self._still_done = f"""
             select job from gate where {d.one_of("job", 1)} and state = {_DONE} and active + queued = 0
                 and (select 1 from active as a where a.job = gate.job limit 1) is null
@@ -90,7 +92,8 @@ class RetentionSweep:
             select id, namespace, name, incarnation, updated_us, owner, spec from job where {d.is_job_of("job", 1)}
             order by id"""
         self._old_letters = """
-            select l.execution, l.failed_us, (select g.keep_age_us from gate as g where g.job = l.job)
+            select l.execution, l.failed_us, (
+                select p.keep_age_us from gate as g join profile as p on p.number = g.profile where g.job = l.job)
             from dead_letter as l where l.execution > $1 and l.execution < $3 order by l.execution limit $2"""
         self._drop_letters = f"delete from dead_letter where {d.one_of('execution', 1)} returning execution"
         self._select_keys = "select key, active + queued from key_gate where key > $1 order by key limit $2"

@@ -17,14 +17,14 @@ from chronos.core.reasons import Reason, ReasonCode
 from chronos.store.sql.query import Row
 
 JOB_COLUMNS = """j.id, j.namespace, j.name, j.incarnation, j.version, g.state, j.spec, g.next_us, j.created_us,
-    j.updated_us, j.paused_us, j.note"""
+    j.updated_us, j.paused_us, j.note, coalesce((select p.levels from profile as p where p.number = g.profile), 0)"""
 #: The same columns for open and ended executions, so that both fit into one list.
 OPEN_COLUMNS = """id, job, version, cause, scheduled_us, status, null as code, null as message, attempt, token, owner,
     admitted_us, started_us, cast(null as bigint) as finished_us, wake_us, cancel, held, worked_us, detail,
-    cast(null as bigint) as until_us, 1 as count, attempt_us"""
+    cast(null as bigint) as until_us, 1 as count, attempt_us, levels"""
 ENDED_COLUMNS = """id, job, version, cause, scheduled_us, status, code, message, attempt, token, owner,
     admitted_us, started_us, finished_us, cast(null as bigint) as wake_us, 0 as cancel, 0 as held, 0 as worked_us,
-    detail, until_us, count, attempt_us"""
+    detail, until_us, count, attempt_us, levels"""
 ATTEMPT_COLUMNS = "execution, task, number, status, started_us, finished_us, node, error, detail"
 NODE_COLUMNS = "number, name, incarnation, beat, started_us, beat_us, stopped_us, slots, labels, offer, taken_over"
 AUDIT_COLUMNS = "id, at_us, actor, action, namespace, subject, origin, detail"
@@ -50,6 +50,7 @@ def to_job(row: Row) -> Job:
         updated_us=row[9],
         paused_us=row[10],
         note=row[11],
+        levels=row[12],
     )
 
 
@@ -115,6 +116,7 @@ def to_execution(row: Row) -> Execution | Span:
         worked_us=row[17],
         detail=_to_detail(row[18]),
         attempt_us=row[21],
+        levels=row[22],
     )
 
 

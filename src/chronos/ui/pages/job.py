@@ -64,7 +64,7 @@ async def show_overview(visit: Visit) -> View:
         "id_text": id_text,
         "versions": versions[:3],
         "changes": list_changes(versions[1], versions[0]) if len(versions) > 1 else [],
-        "settings": None if isinstance(job.spec, Unreadable) else visit.ui.service.jobs.effective_settings(job.spec),
+        "settings": None if isinstance(job.spec, Unreadable) else await visit.ui.service.jobs.effective_settings(job),
         "describe_change": describe_change,
     }
     return View(

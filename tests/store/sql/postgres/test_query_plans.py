@@ -48,8 +48,8 @@ class FirstStatements(Queries):
         return next(steps)  # type: ignore[return-value]
 
 
-SMALL = {"lane", "node", "tally", "outbox"}
-SHORT = {"gate_long", "key_gate_blocked"}  # indexes with few rows
+SMALL = {"lane", "node", "tally", "outbox", "profile", "namespace"}
+SHORT = {"gate_long", "gate_unprofiled", "key_gate_blocked"}  # indexes with few rows
 
 
 @pytest.mark.parametrize("filled", [True, False])

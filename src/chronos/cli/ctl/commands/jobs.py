@@ -35,6 +35,7 @@ _CHANGES = {
         ),
         ("backfill", "jobs_backfill", "backfill"),
         ("create", "jobs_create", "create"),
+        ("effective", "jobs_effective", "effective"),
         ("export", "jobs_export", "export"),
         ("set", "jobs_set", "set_"),
     )

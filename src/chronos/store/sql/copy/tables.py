@@ -112,6 +112,14 @@ COPIED_TABLES: tuple[CopiedTable, ...] = (
         "taken_over:n",
         "number",
     ),
+    _table("namespace", "number:n name:t version:n revision:n record:t created_us:n updated_us:n", "number"),
+    _table("settings_version", "scope:n number:n settings:t saved_us:n author:t", "scope", "number"),
+    _table(
+        "profile",
+        "number:n namespace:n own_id:i own:t levels:n overlap:n lim:n queue_max:n priority:n lane:n keyed:n key:t "
+        "key_limit:n keep_count:n keep_age_us:n",
+        "number",
+    ),
     _Jobs(
         name="job",
         columns="id:i namespace:t name:t incarnation:n version:n spec:t owner:t author:t created_us:n saved_us:n "
@@ -122,8 +130,8 @@ COPIED_TABLES: tuple[CopiedTable, ...] = (
     _table(
         "gate",
         "job:i next_us:n version:n state:n overlap:n lim:n queue_max:n priority:n lane:n keyed:n active:n queued:n "
-        "seq:n done_us:n keep_count:n keep_age_us:n trimmed:n followed:n number:n ran_us:n failing_us:n "
-        "succeeded_us:n",
+        "seq:n done_us:n keep_count:n keep_age_us:n trimmed:n followed:n number:n ran_us:n "
+        "profile:n profiled:n failing_us:n succeeded_us:n",
         "job",
     ),
     _table("key_gate", "key:i lim:n active:n queued:n", "key"),
@@ -133,21 +141,21 @@ COPIED_TABLES: tuple[CopiedTable, ...] = (
     _table("tombstone", "namespace:t name:t incarnation:n job:i deleted_us:n", "namespace", "name"),
     _table("remains", "job:i look_us:n namespace:t name:t", "job"),
     _table("gone", "job:i number:n", "job"),
-    _table("job_month", "job:i month:n days:t", "job", "month"),
     _table("tally", "state:n jobs:n", "state"),
     _table("idle", "number:n job:i state:n namespace:t name:t", "number", derived=True),
     _table(
         "active",
         "id:i job:i version:n cause:n scheduled_us:n lane:n rank:n status:n held:n exclusive:n owner:n token:n "
         "attempt:n admitted_us:n started_us:n attempt_us:n worked_us:n wake_us:n signal:t cancel:n key:i request:i "
-        "detail:t ready_since_us:n cancel_message:t",
+        "detail:t ready_since_us:n cancel_message:t levels:n",
         "id",
         page_rows=_SMALL_PAGE,
     ),
     _table(
         "history",
         "id:i job:i version:n cause:n scheduled_us:n status:n code:t message:t owner:n token:n attempt:n "
-        "admitted_us:n started_us:n attempt_us:n finished_us:n until_us:n count:n detail:t number:n",
+        "admitted_us:n started_us:n attempt_us:n finished_us:n until_us:n count:n detail:t number:n "
+        "levels:n",
         "id",
     ),
     _table(
@@ -166,6 +174,7 @@ COPIED_TABLES: tuple[CopiedTable, ...] = (
         "part",
         page_rows=_SMALL_PAGE,
     ),
+    _table("job_month", "job:i month:n days:t", "job", "month"),
     _table("dead_letter", "execution:i job:i namespace:t failed_us:n code:t message:t", "execution"),
     _table("outbox", "id:i kind:t target:t execution:i body:t created_us:n owner:n", "id", page_rows=_SMALL_PAGE),
     _table("idempotency", "namespace:t key:t execution:i created_us:n", "namespace", "key"),

@@ -28,8 +28,9 @@ class AdmissionHandler:
             select {names}, started_us from {d.rows(1, INSERTED_COLUMNS)} as i"""
         self._insert_skipped = f"""
             insert into history (id, job, version, cause, scheduled_us, status, code, token, attempt, admitted_us,
-                finished_us, detail)
-            select id, job, version, cause, scheduled_us, {int(Status.SKIPPED)}, code, token, 0, now_us, now_us, detail
+                finished_us, detail, levels)
+            select id, job, version, cause, scheduled_us, {int(Status.SKIPPED)}, code, token, 0, now_us, now_us, detail,
+                levels
             from {d.rows(1, SKIPPED_COLUMNS)} as i"""
         self._select_admitted_before = f"""
             select id, job, status, token, {last_run_sql("active")} from active
@@ -98,9 +99,9 @@ class AdmissionHandler:
         """Admit scheduled instants of ``replace`` and keyed jobs."""
         gates = yield from self._gates.lock(row.job for row in rows)
         requests = [
-            (gates[row.job], row, RunRow(row.id, Cause.SCHEDULE, row.expect_us, row.ready_us, None, *row[-2:]))
+            (gates[row.job], row, _to_run_row(row))
             for row in sorted(rows, key=lambda row: row.job)
-            if row.job in gates and gates[row.job].version == row.version
+            if row.job in gates and (gates[row.job].version, gates[row.job].levels) == (row.version, row.levels)
         ]
         batch = yield from self.begin_batch(
             [(gate, [run]) for gate, _, run in requests], now_us=now_us, node=node, request=request
@@ -120,6 +121,10 @@ class AdmissionHandler:
         yield from self.finish_batch(batch)
         yield from self._gates.save(changed.values())
         return answers
+
+
+def _to_run_row(row: AdmitRow) -> RunRow:
+    return RunRow(row.id, Cause.SCHEDULE, row.expect_us, row.ready_us, None, row.key, row.key_limit)
 
 
 def _row_types(columns: str) -> str:

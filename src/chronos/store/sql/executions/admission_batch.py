@@ -22,10 +22,10 @@ from chronos.store.sql.query import Row
 #: Columns of ``AdmissionBatch.inserted``, for ``active``.
 INSERTED_COLUMNS = (
     "id:i job:i version:n cause:n scheduled_us:n lane:n rank:n status:n exclusive:n owner:n token:n "
-    "admitted_us:n started_us:n key:i request:i detail:t held:n wake_us:n"
+    "admitted_us:n started_us:n key:i request:i detail:t held:n wake_us:n levels:n"
 )
 #: Columns of ``AdmissionBatch.skipped``, for ``history``.
-SKIPPED_COLUMNS = "id:i job:i version:n cause:n scheduled_us:n code:t token:n now_us:n detail:t"
+SKIPPED_COLUMNS = "id:i job:i version:n cause:n scheduled_us:n code:t token:n now_us:n detail:t levels:n"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -118,7 +118,7 @@ class AdmissionBatch:
         code = ReasonCode.OVERLAP if verdict is AdmissionVerdict.SKIP_OVERLAP else ReasonCode.QUEUE_FULL
         token = first_token(gate.seq)
         identity = (run.id, gate.job, gate.version, int(run.cause), run.scheduled_us)
-        self.skipped.append((*identity, code.value, token, self.now_us, run.detail))
+        self.skipped.append((*identity, code.value, token, self.now_us, run.detail, gate.levels))
         return Admitted(run.id, gate.job, Status.SKIPPED, token, code=code)
 
     def _delay(self, gate: Gate, run: RunRow) -> Admitted:
@@ -154,7 +154,7 @@ class AdmissionBatch:
                 run.ready_us - gate.priority * PRIORITY_STEP_US,
                 *(int(status), int(gate.overlap is not Overlap.ALLOW), self.node if owned else None, token),
                 *(self.now_us, self.now_us if owned else None, run.key, self.request, run.detail),
-                *(int(held), wake_us),
+                *(int(held), wake_us, gate.levels),
             )
         )
 

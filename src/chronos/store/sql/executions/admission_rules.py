@@ -1,6 +1,7 @@
 """``core.admission_policy.admit`` as SQL, for scheduled instants on both hot paths.
 
-The conformance suite compares the statement with the policy. ``i`` is the batch, ``g`` the gates, ``d`` the decisions.
+The conformance suite compares the statement with the policy. ``i`` is the batch, ``g`` the gates,
+``p`` their profiles, ``d`` the decisions.
 """
 
 from collections.abc import Sequence
@@ -22,25 +23,25 @@ ALREADY_RECORDED = 0  # not a status: the instant was recorded before, and only 
 _SKIP, _ALLOW, _REPLACE = (OVERLAPS.index(overlap) for overlap in (Overlap.SKIP, Overlap.ALLOW, Overlap.REPLACE))
 
 #: The columns of an ``AdmitRow`` that the statement needs.
-ADMIT_ROW_COLUMNS = "job:i version:n expect_us:n next_us:n id:i ready_us:n claim:n"
+ADMIT_ROW_COLUMNS = "job:i version:n expect_us:n next_us:n id:i ready_us:n claim:n levels:n"
 
 _STATUS_SQL = f"""case when i.expect_us <= g.done_us then {ALREADY_RECORDED}
-    when g.lim = 0 or g.active < g.lim then case when i.claim = 1 then {RUNNING} else {READY} end
-    when g.overlap <> {_SKIP} and g.queued < g.queue_max then {QUEUED} else {SKIPPED} end"""
+    when p.lim = 0 or g.active < p.lim then case when i.claim = 1 then {RUNNING} else {READY} end
+    when p.overlap <> {_SKIP} and g.queued < p.queue_max then {QUEUED} else {SKIPPED} end"""
 
 
 def decisions_sql(rows: str) -> str:
     """Return a query that decides the rows of a batch whose gates are as expected."""
     return f"""
         select i.id, i.job, i.expect_us as scheduled_us, i.next_us,
-            i.ready_us - g.priority * {PRIORITY_STEP_US} as rank, {_STATUS_SQL} as status,
-            (g.seq + 1) << {TURN_BITS} as token, g.version, g.lane,
-            case when g.overlap = {_ALLOW} then 0 else 1 end as exclusive,
-            case when g.overlap = {_SKIP} then '{ReasonCode.OVERLAP}' else '{ReasonCode.QUEUE_FULL}' end as code,
-            g.ran_us
-        from {rows} as i join gate as g on g.job = i.job
+            i.ready_us - p.priority * {PRIORITY_STEP_US} as rank, {_STATUS_SQL} as status,
+            (g.seq + 1) << {TURN_BITS} as token, g.version, p.lane,
+            case when p.overlap = {_ALLOW} then 0 else 1 end as exclusive,
+            case when p.overlap = {_SKIP} then '{ReasonCode.OVERLAP}' else '{ReasonCode.QUEUE_FULL}' end as code,
+            p.levels, g.ran_us
+        from {rows} as i join gate as g on g.job = i.job join profile as p on p.number = g.profile
         where g.next_us = i.expect_us and g.version = i.version and g.state = {int(JobState.ACTIVE)}
-            and g.keyed = 0 and g.overlap <> {_REPLACE}"""
+            and p.levels = i.levels and p.keyed = 0 and p.overlap <> {_REPLACE}"""
 
 
 #: The reason of a decision, for the answer: only a skipped instant has one.
@@ -85,9 +86,10 @@ def insert_open_sql(source: str, *, node: str, now_us: str, request: str) -> str
     claimed = f"case when d.status = {RUNNING} then {{}} end".format
     return f"""
         insert into active (id, job, version, cause, scheduled_us, lane, rank, status, exclusive, owner, token,
-            admitted_us, started_us, attempt_us, request)
+            admitted_us, started_us, attempt_us, request, levels)
         select d.id, d.job, d.version, {int(Cause.SCHEDULE)}, d.scheduled_us, d.lane, d.rank, d.status, d.exclusive,
-            {claimed(node)}, {DECIDED_TOKEN}, {now_us}, {claimed(now_us)}, {claimed(now_us)}, {request}
+            {claimed(node)}, {DECIDED_TOKEN}, {now_us}, {claimed(now_us)}, {claimed(now_us)}, {request},
+            d.levels
         from {source} as d where d.status in ({RUNNING}, {READY}, {QUEUED})"""
 
 
@@ -95,12 +97,13 @@ def insert_skipped_sql(source: str, *, now_us: str) -> str:
     """Return the insert of skipped executions into history."""
     return f"""
         insert into history (id, job, version, cause, scheduled_us, status, code, token, attempt, admitted_us,
-            finished_us)
+            finished_us, levels)
         select d.id, d.job, d.version, {int(Cause.SCHEDULE)}, d.scheduled_us, d.status, d.code, d.token, 0, {now_us},
-            {now_us}
+            {now_us}, d.levels
         from {source} as d where d.status = {SKIPPED}"""
 
 
 def to_admit_rows(rows: Sequence[AdmitRow]) -> Rows:
     """Return a batch as ``Rows`` of ``ADMIT_ROW_COLUMNS``."""
-    return Rows("innninn", [(r.job, r.version, r.expect_us, r.next_us, r.id, r.ready_us, int(r.claim)) for r in rows])
+    values = [(r.job, r.version, r.expect_us, r.next_us, r.id, r.ready_us, int(r.claim), r.levels) for r in rows]
+    return Rows("innninnn", values)

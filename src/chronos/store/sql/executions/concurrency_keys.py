@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from chronos.core.admission_policy import GateSpec
 from chronos.core.concurrency_key import render_key_gate
 from chronos.core.execution import Status
 from chronos.store.commands import JobRow
@@ -50,25 +51,25 @@ class ConcurrencyKeys:
             update active set key = i.key, status = i.status from {d.rows(1, "id:i key:i status:n")} as i
             where {d.within("active.id", 1)} and active.id = i.id"""
 
-    def rekey(self, changed: Sequence[tuple[JobRow, Gate]]) -> Steps[set[bytes]]:
+    def rekey(self, changed: Sequence[tuple[JobRow, GateSpec, Gate]]) -> Steps[set[bytes]]:
         """Change the keys of jobs that had a key or have one now. Their gates are locked.
 
         - Ready executions beyond the limit of their key are queued again, the latest first. Nothing is woken.
         - Gates are changed in place; the caller writes them back.
         - Returns the keys that may have been freed.
         """
-        jobs = {gate.job: (row, gate) for row, gate in changed if gate.active + gate.queued > 0}
+        jobs = {gate.job: (row, spec, gate) for row, spec, gate in changed if gate.active + gate.queued > 0}
         if not jobs:
             return set()
         executions: list[_RekeyedExecution] = []
         limits: dict[bytes, int] = {}
         for id_, job, status, before, detail in (yield Query(self._open, rows=to_id_rows(jobs))):
-            row, gate = jobs[job]
-            key = _new_key(row, before, detail)
+            row, spec, gate = jobs[job]
+            key = _new_key(row, spec, before, detail)
             if status in _STATUSES_REKEYED:
                 executions.append(_RekeyedExecution(id_, gate, status, before, key))
-            if key is not None and row.gate.key_limit and (status in _STATUSES_REKEYED or key == before):
-                limits[key] = row.gate.key_limit
+            if key is not None and spec.key_limit and (status in _STATUSES_REKEYED or key == before):
+                limits[key] = spec.key_limit
         keys = yield from self._gates.lock_keys(limits)
         others = {
             key for execution in executions for key in (execution.before, execution.key) if key is not None
@@ -110,15 +111,15 @@ def _requeue_beyond_limits(
     return requeued
 
 
-def _new_key(row: JobRow, before: bytes | None, detail: str | None) -> bytes | None:
+def _new_key(row: JobRow, spec: GateSpec, before: bytes | None, detail: str | None) -> bytes | None:
     """Return the key that a version of a job gives to an execution."""
-    if not row.gate.keyed:
+    if not spec.keyed:
         return None
-    if row.gate.key is None:
+    if spec.key is None:
         return before
     payload = None if detail is None else _decode_payload(detail).payload
     return render_key_gate(
-        row.gate.key,
+        spec.key,
         namespace=row.namespace,
         name=row.name,
         payload=row.spec.payload if payload is None else payload,

@@ -5,6 +5,7 @@ from heapq import merge
 from typing import Any
 
 from chronos.core.admission_policy import is_held
+from chronos.core.config import Overlap
 from chronos.core.execution import CancelRequest, Cause, Status
 from chronos.core.execution_detail import GROUP_JSON_KEY, close_detail
 from chronos.core.fencing_token import first_token, next_claim_token
@@ -25,7 +26,9 @@ from chronos.store.sql.executions.gates import (
 from chronos.store.sql.query import Dialect, Query, Row, Rows, Steps
 
 CAUSE_BY_NUMBER = {int(cause): cause for cause in Cause}
-CLAIMED_COLUMNS = "id, job, version, cause, scheduled_us, attempt, token, admitted_us, started_us, worked_us, detail"
+CLAIMED_COLUMNS = (
+    "id, job, version, cause, scheduled_us, attempt, token, admitted_us, started_us, worked_us, detail, levels"
+)
 last_run_sql = "(select g.ran_us from gate as g where g.job = {}.job)".format
 NO_FREED_KEYS: Mapping[bytes, int] = {}
 _MAX_SINGLE_GATE_QUERIES = 4  # up to so many gates, a query per gate is faster: an index serves its limit
@@ -51,9 +54,9 @@ class GateQueue(GateRows):
             order by job, scheduled_us, id {d.lock()}"""
         self._move_to_history = f"""
             insert into history (id, job, version, cause, scheduled_us, status, code, message, owner, token, attempt,
-                admitted_us, started_us, attempt_us, finished_us, detail)
+                admitted_us, started_us, attempt_us, finished_us, detail, levels)
             select id, job, version, cause, scheduled_us, {int(Status.CANCELED)}, $1, $2, owner, token, attempt,
-                admitted_us, started_us, attempt_us, $3, detail
+                admitted_us, started_us, attempt_us, $3, detail, levels
             from active where {d.one_of("id", 4)}"""
         self._open_groups = (
             f"select id, detail from active where {d.one_of('id', 1)} and detail like '%{GROUP_JSON_KEY}%'"
@@ -79,8 +82,9 @@ class GateQueue(GateRows):
         self._make_ready = f"""
             update active set status = i.status, owner = i.owner, token = i.token,
                 started_us = case i.claim when 1 then coalesce(active.started_us, i.now_us) else active.started_us end,
-                attempt_us = case i.claim when 1 then i.now_us else active.attempt_us end, ready_since_us = i.now_us
-            from {d.rows(1, "id:i status:n owner:n token:n claim:n now_us:n")} as i
+                attempt_us = case i.claim when 1 then i.now_us else active.attempt_us end, ready_since_us = i.now_us,
+                exclusive = i.exclusive
+            from {d.rows(1, "id:i status:n owner:n token:n claim:n now_us:n exclusive:n")} as i
             where {d.within("active.id", 1)} and active.id = i.id
             returning {claimed_columns("active")}, active.status"""
         self._last_ready = f"""
@@ -110,7 +114,8 @@ class GateQueue(GateRows):
                 from {d.rows(1, "job:i key:i room:n")} as i join active as a on a.key = i.key and a.job = i.job
                 where {d.within("a.key", 2)} and {queued}
             ) as q where place <= room order by job, place_of_all"""
-        room = "(select g.lim = 0 or g.active < g.lim from gate as g where g.job = a.job)"
+        room = """(select p.lim = 0 or g.active < p.lim from gate as g join profile as p on p.number = g.profile
+            where g.job = a.job)"""
         self._free_keys = f"""
             select k.key from key_gate as k where k.queued > 0 and k.active < k.lim and (
                 select 1 from active as a where a.key = k.key and {queued} and {room} limit 1
@@ -159,11 +164,12 @@ class GateQueue(GateRows):
             status = Status.RUNNING if claim else Status.READY
             token = first_token(gate.seq)
             token = next_claim_token(token) if claim else token
-            chosen.append((execution, int(status), node if claim else None, token, int(claim), now_us))
+            exclusive = int(gate.overlap is not Overlap.ALLOW)  # the settings may have changed since it was queued
+            chosen.append((execution, int(status), node if claim else None, token, int(claim), now_us, exclusive))
         if chosen or freed:
             yield from self.save_keys(keys.values())
         yield from self.save(other_gates.values())
-        rows = (yield Query(self._make_ready, rows=Rows("innnnn", chosen))) if chosen else []
+        rows = (yield Query(self._make_ready, rows=Rows("innnnnn", chosen))) if chosen else []
         started = to_claimed_rows(row[:-1] for row in rows if row[-1] == Status.RUNNING)
         return started, len(rows) - len(started)
 
@@ -389,7 +395,21 @@ def to_claimed_rows(rows: Iterable[Sequence[Any]]) -> list[Claimed]:
     return [
         make(
             Claimed,
-            (i, job, version, CAUSE_BY_NUMBER[cause], at, attempt, token, admitted, started, worked, detail, last),
+            (
+                i,
+                job,
+                version,
+                CAUSE_BY_NUMBER[cause],
+                at,
+                attempt,
+                token,
+                admitted,
+                started,
+                worked,
+                text,
+                levels,
+                last,
+            ),
         )
-        for i, job, version, cause, at, attempt, token, admitted, started, worked, detail, last in rows
+        for i, job, version, cause, at, attempt, token, admitted, started, worked, text, levels, last in rows
     ]

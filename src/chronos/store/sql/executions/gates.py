@@ -22,6 +22,7 @@ from chronos.core.job import JobState
 from chronos.store.sql.query import Dialect, Query, Row, Rows, Steps
 
 OVERLAPS = tuple(Overlap)
+_SETTINGS = ("overlap", "lim", "queue_max", "priority", "lane", "keyed")
 
 
 @dataclass(slots=True)
@@ -43,6 +44,7 @@ class Gate:
     seq: int
     done_us: int  # the latest recorded instant: no instant up to here is admitted again
     followed: int  # 1: other jobs follow this one
+    levels: int  # the numbers of the defaults and namespace settings in force
     ran_us: int | None  # the newest instant whose execution has ended
 
     def is_at(self, next_us: int, version: int) -> bool:
@@ -83,12 +85,15 @@ class GateRows:
     """Locks gates and concurrency keys, and writes them back."""
 
     def __init__(self, d: Dialect) -> None:
+        # A gate without a profile was saved by an earlier release (see ``ProfileGates``).
+        in_force = ", ".join(f"coalesce(p.{name}, g.{name})" for name in _SETTINGS)
         self._lock, self._try_lock = (
             f"""
-            select job, next_us, version, state, overlap, lim, queue_max, priority, lane, keyed, active, queued, seq,
-                done_us, followed, ran_us
-            from gate where {d.one_of("job", 1)} order by job {how}"""
-            for how in (d.lock(), d.lock_or_skip())
+            select g.job, g.next_us, g.version, g.state, {in_force}, g.active, g.queued, g.seq, g.done_us, g.followed,
+                coalesce(p.levels, 0), g.ran_us
+            from gate as g left join profile as p on p.number = g.profile and {d.profiles_of("p", 1)}
+            where {d.one_of("g.job", 1)} order by g.job {how}"""
+            for how in (d.lock("g"), d.lock_or_skip("g"))
         )
         self._save = f"""
             update gate as g set next_us = i.next_us, state = i.state, active = i.active, queued = i.queued,

@@ -17,8 +17,9 @@ class LoadQueries:
             select lane, status, owner, held, count(*), min(coalesce(ready_since_us, admitted_us)), min(attempt_us)
             from active group by lane, status, owner, held order by lane, status, owner, held"""
         self._blocked = """
-            select a.job, a.key, a.rank, g.lim, g.active, k.lim, k.active from active as a
-            left join gate as g on g.job = a.job left join key_gate as k on k.key = a.key where a.id = $1"""
+            select a.job, a.key, a.rank, coalesce(p.lim, g.lim), g.active, k.lim, k.active from active as a
+            left join gate as g on g.job = a.job left join profile as p on p.number = g.profile
+            left join key_gate as k on k.key = a.key where a.id = $1"""
         self._of_job = f"""
             select {record.OPEN_COLUMNS} from active where job = $1 and {_HOLDING} and id <> $2
             order by started_us, id limit {_MAX_HOLDERS}"""

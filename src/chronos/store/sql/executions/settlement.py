@@ -82,9 +82,9 @@ class SettlementHandler:
         self._request_cancel = "update active set cancel = $2, cancel_message = $3 where id = $1"
         self._end_one = f"""
             insert into history (id, job, version, cause, scheduled_us, status, code, message, owner, token, attempt,
-                admitted_us, started_us, attempt_us, finished_us, detail)
+                admitted_us, started_us, attempt_us, finished_us, detail, levels)
             select id, job, version, cause, scheduled_us, {int(Status.CANCELED)}, $2, $3, owner, token, attempt,
-                admitted_us, started_us, attempt_us, $4, detail from active where id = $1"""
+                admitted_us, started_us, attempt_us, $4, detail, levels from active where id = $1"""
         self._drop_one = "delete from active where id = $1"
         self._settled_before = f"""
             select h.id from history as h join {d.rows(1, "id:i token:n status:n")} as i
@@ -106,8 +106,8 @@ class SettlementHandler:
         self._release_outbox = "update outbox set owner = null where owner = $1"
         self._skip = f"""
             insert into history (id, job, version, cause, scheduled_us, status, code, message, token, attempt,
-                admitted_us, finished_us)
-            values ($1, $2, $3, $4, $5, {int(Status.SKIPPED)}, $6, $7, $8, 0, $9, $9)"""
+                admitted_us, finished_us, levels)
+            values ($1, $2, $3, $4, $5, {int(Status.SKIPPED)}, $6, $7, $8, 0, $9, $9, $10)"""
 
     # --- settled by the owner
 
@@ -319,7 +319,8 @@ class SettlementHandler:
             return False
         gate.seq += 1
         columns = (gate.version, int(command.cause), command.scheduled_us, command.code.value, command.message)
-        yield Query(self._skip, (command.id, command.job, *columns, first_token(gate.seq), command.now_us))
+        token = first_token(gate.seq)
+        yield Query(self._skip, (command.id, command.job, *columns, token, command.now_us, gate.levels))
         if gate.followed:
             yield from self._records.insert_ended_items([(command.id, command.job, Status.SKIPPED)], command.now_us)
         yield from self._gates.save([gate])

@@ -67,7 +67,7 @@ class JobsByRun:
                 first, second = int(place.first), int(place.second)
             than, order = ("<", " desc") if backward else (">", "")
             source = f"""
-                select next_us as k1, number as k2, number, job, state, next_us, lane, ran_us, failing_us from gate
+                select next_us as k1, number as k2, number, job, state, next_us, profile, ran_us, failing_us from gate
                 where state = 0 and next_us is not null and (next_us, number) {than} ({add(first)}, {add(second)})
                 order by next_us{order}, number{order} limit {_CHUNK_ROWS}"""
             order_by = f"g.k1{order}, g.k2{order}"
@@ -85,7 +85,8 @@ class JobsByRun:
                 where n.number = h.number and n.job = h.job and n.id > h.id and n.started_us is not null"""
             source = f"""
                 select h.finished_us as k1, h.id as k2, g.number, case when h.started_us is not null
-                    and not exists ({later}) then g.job end as job, g.state, g.next_us, g.lane, g.ran_us, g.failing_us
+                    and not exists ({later}) then g.job end as job, g.state, g.next_us, g.profile, g.ran_us,
+                    g.failing_us
                 from ({ended}) as h left join gate as g on g.number = h.number and g.job = h.job"""
             order_by = f"g.k1{order}, g.k2{order}"
         tests = ["g.job is not null", *self._plain_conditions(where, add), *search_conditions(where, add)]

@@ -9,7 +9,6 @@ from itertools import islice
 
 import msgspec
 
-from chronos.core.admission_policy import GateSpec
 from chronos.core.ids import job_ids
 from chronos.core.node import Actor
 from chronos.store.commands import JobRow, Saved, SaveJobs
@@ -17,12 +16,14 @@ from chronos.store.sql.append_only import AppendOnlyTables, AuditLineRow
 from chronos.store.sql.executions.gates import OVERLAPS
 from chronos.store.sql.jobs.dependencies import NamespacedName
 from chronos.store.sql.query import Dialect, Query, Row, Rows, Steps
+from chronos.store.sql.settings.profiles import Profile
 
 GATE_COLUMNS = (
-    "job:i next_us:n version:n state:n overlap:n lim:n queue_max:n priority:n lane:n keyed:n keep_count:n keep_age_us:n"
+    "job:i next_us:n version:n state:n overlap:n lim:n queue_max:n priority:n lane:n keyed:n keep_count:n "
+    "keep_age_us:n profile:n profiled:n"
 )
 GATE_NAMES = tuple(column.split(":")[0] for column in GATE_COLUMNS.split())
-GATE_TYPES = "i" + "n" * 11
+GATE_TYPES = "i" + "n" * 13
 _JOB_COLUMNS = (
     "id:i namespace:t name:t incarnation:n version:n spec:t owner:t author:t created_us:n saved_us:n updated_us:n"
 )
@@ -32,6 +33,7 @@ _JOBS_PER_AUDIT_LINE = 20  # more jobs of one command share a line of the audit 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 EncodedJob = tuple[JobRow, str, Saved]  # the str is the spec as JSON
+ProfilesByGate = Mapping[tuple[str, int], Profile]  # by namespace and the identity of the gate settings
 
 
 class JobInserts:
@@ -50,7 +52,7 @@ class JobInserts:
         return f"insert into {table} ({names}) select * from {d.rows(1, columns)} as i"
 
     def insert(
-        self, new: Sequence[EncodedJob], number: int, lanes: Mapping[str, int], command: SaveJobs
+        self, new: Sequence[EncodedJob], number: int, profiles: ProfilesByGate, command: SaveJobs
     ) -> Steps[None]:
         """Insert all rows of new jobs. On SQLite, ``number`` is the number of the first one.
 
@@ -60,7 +62,7 @@ class JobInserts:
             return
         rows = [(row, saved) for row, _, saved in new]
         yield self._add(self._create, _JOB_TYPES, _job_rows(new, command), number)
-        yield self._add(self._add_gates, GATE_TYPES, gate_rows(rows, lanes), number)
+        yield self._add(self._add_gates, GATE_TYPES, gate_rows(rows, profiles), number)
         yield from self.tag_and_audit("create", rows, command)
         yield from self._records.add_to_tally(Counter(int(row.state) for row, _ in rows))
 
@@ -136,16 +138,16 @@ def _job_rows(new: Sequence[EncodedJob], command: SaveJobs) -> list[Row]:
     return rows
 
 
-def gate_rows(saved: Iterable[tuple[JobRow, Saved]], lanes: Mapping[str, int]) -> list[Row]:
+def gate_rows(saved: Iterable[tuple[JobRow, Saved]], profiles: ProfilesByGate) -> list[Row]:
     """Return rows of ``GATE_COLUMNS``."""
     known: dict[int, Row] = {}
     rows: list[Row] = []
     for row, answer in saved:
-        gate = row.gate
-        settings = known.get(id(gate))
+        profile = profiles[row.namespace, id(row.gate)]
+        settings = known.get(id(profile))
         if settings is None:
-            settings = known[id(gate)] = _gate_settings(gate, lanes)
-        rows.append((answer.id, row.next_us, answer.version, int(row.state), *settings))
+            settings = known[id(profile)] = _gate_settings(profile)
+        rows.append((answer.id, row.next_us, answer.version, int(row.state), *settings, answer.version))
     return rows
 
 
@@ -182,9 +184,10 @@ def _audit_lines_of_parts(
     return lines
 
 
-def _gate_settings(gate: GateSpec, lanes: Mapping[str, int]) -> Row:
-    """Return the last columns of ``GATE_COLUMNS``."""
+def _gate_settings(profile: Profile) -> Row:
+    """Return the columns of ``GATE_COLUMNS`` from ``overlap`` to ``profile``."""
+    gate = profile.gate
     return (
         *(OVERLAPS.index(gate.overlap), gate.limit, gate.queue_max, gate.priority),
-        *(lanes[gate.lane], int(gate.keyed), gate.keep_count, gate.keep_age_us),
+        *(profile.lane, int(gate.keyed), gate.keep_count, gate.keep_age_us, profile.number),
     )

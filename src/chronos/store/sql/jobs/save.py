@@ -1,7 +1,7 @@
 """Steps for SaveJobs and DeleteJob. The same on every engine."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from chronos.core.admission_policy import PRIORITY_STEP_US
 from chronos.core.config import Overlap
@@ -10,6 +10,7 @@ from chronos.core.ids import requested_execution_id
 from chronos.core.job import JobState, Unreadable
 from chronos.core.node import Actor
 from chronos.core.reasons import ReasonCode
+from chronos.core.settings.gate_profile import profile_id, write_gate
 from chronos.errors import Conflict, Invalid, QueueFull
 from chronos.store.commands import NEW, DeleteJob, JobRow, RunOnSave, RunRow, Saved, SaveJobs
 from chronos.store.sql import row_mappers as record
@@ -26,6 +27,7 @@ from chronos.store.sql.jobs.insert import (
     GATE_TYPES,
     EncodedJob,
     JobInserts,
+    ProfilesByGate,
     audit_lines_about_jobs,
     classify_rows,
     encode_specs,
@@ -34,6 +36,7 @@ from chronos.store.sql.jobs.insert import (
 from chronos.store.sql.jobs.lookup import JobLookup
 from chronos.store.sql.jobs.state import JobStateHandler, check_state
 from chronos.store.sql.query import Dialect, Query, Row, Rows, Steps
+from chronos.store.sql.settings.profiles import Profile, ProfileKey, ProfileRows
 
 _LINK_FIELDS = ('"after":', '"on_complete":')  # occur in the JSON of every job with dependencies
 
@@ -55,9 +58,7 @@ class SaveJobsHandler:
         )
         self._job_deletes, self._job_tags = JobDeletes(d, records), JobTags(d)
         self._concurrency_keys = ConcurrencyKeys(d, gates)
-        self._mutex = d.mutex()
-        self._highest_lane = "select coalesce(max(number), 0) from lane"
-        self._add_lanes = f"insert into lane (number, key) select * from {d.rows(1, 'number:n key:t')} as i"
+        self._profiles = ProfileRows(d)
         self._replace = f"""
             update job as j set version = i.version, spec = i.spec, owner = i.owner, author = i.author,
                 saved_us = i.now_us, updated_us = i.now_us,
@@ -70,9 +71,9 @@ class SaveJobsHandler:
             update gate as g set {", ".join(f"{name} = i.{name}" for name in settings)}
             from {d.rows(1, GATE_COLUMNS)} as i where {d.within("g.job", 1)} and g.job = i.job"""
         self._reconfigure = f"""
-            update active as a set version = i.version, lane = i.lane, rank = a.rank + i.shift_us,
+            update active as a set version = i.version, levels = i.levels, lane = i.lane, rank = a.rank + i.shift_us,
                 exclusive = i.exclusive
-            from {d.rows(1, "job:i version:n lane:n shift_us:n exclusive:n")} as i
+            from {d.rows(1, "job:i version:n levels:n lane:n shift_us:n exclusive:n")} as i
             where {d.within("a.job", 1)} and a.job = i.job
                 and a.status in ({int(Status.READY)}, {int(Status.QUEUED)})"""
 
@@ -105,13 +106,14 @@ class SaveJobsHandler:
             raise Invalid("a job is deleted twice in one change; name each job once")
         specs = {id(row.spec): row.spec for row in rows}.values()  # many jobs share a spec
         following = any(spec.after for spec in specs)
-        lane_keys = sorted({gate.lane for gate in {id(row.gate): row.gate for row in rows}.values()})
-        lookup = yield from self._job_lookup.find(named, lane_keys, following=following)
+        wanted = _WantedProfiles(rows)
+        lookup = yield from self._job_lookup.find(named, wanted.gates, following=following)
         existing = lookup.existing
         if existing or [row.expect for row in rows].count(NEW) < len(rows):
             for row in rows:
                 _check_expected(row, existing.get((row.namespace, row.name)))
-        lanes = yield from self._number_lanes(lane_keys, lookup.lanes)
+        found = yield from self._profiles.find_or_create(wanted.gates, command.now_us, lookup.profiles)
+        profiles = wanted.select(found)
 
         saved, new, changed, switched = classify_rows(rows, named, encode_specs(rows), existing, lookup.incarnations)
         if deletions and any(s.id in deletions for s in saved):
@@ -133,10 +135,10 @@ class SaveJobsHandler:
         upstream = yield from self._dependencies.find_ids(touched)
         gates = yield from self._lock(changed, switched, deletions, upstream)
         deleted = (yield from self._job_states.select_expected(deletions)) if deletions else []
-        yield from self._job_inserts.insert(new, lookup.number, lanes, command)
+        yield from self._job_inserts.insert(new, lookup.number, profiles, command)
         freed: set[bytes] = set()
         if changed:
-            freed |= yield from self._update(changed, gates, lanes, command)
+            freed |= yield from self._update(changed, gates, profiles, command)
         if switched:
             freed |= yield from self._job_states.switch_saved_jobs(switched, gates, command)
         yield from self._dependencies.remove(unlinked)
@@ -173,7 +175,7 @@ class SaveJobsHandler:
         self,
         changed: list[EncodedJob],
         gates: dict[bytes, Gate],
-        lanes: dict[str, int],
+        profiles: ProfilesByGate,
         command: SaveJobs,
     ) -> Steps[set[bytes]]:
         """Write new versions of jobs. Returns the freed concurrency keys."""
@@ -188,21 +190,28 @@ class SaveJobsHandler:
         yield Query(self._job_deletes.insert_version, rows=to_id_rows(s.id for _, _, s in changed))
         yield from self._job_tags.drop(to_id_rows(s.id for _, _, s in changed))
         yield Query(self._replace, rows=Rows("intttnnn", jobs))
-        yield Query(self._set_gates, rows=Rows(GATE_TYPES, gate_rows([(r, s) for r, _, s in changed], lanes)))
+        yield Query(self._set_gates, rows=Rows(GATE_TYPES, gate_rows([(r, s) for r, _, s in changed], profiles)))
+        chosen = [profiles[r.namespace, id(r.gate)] for r, _, _ in changed]
         shifts = [
             (
-                *(s.id, s.version, lanes[r.gate.lane], (gates[s.id].priority - r.gate.priority) * PRIORITY_STEP_US),
-                int(r.gate.overlap is not Overlap.ALLOW),
+                *(s.id, s.version, profile.levels, profile.lane),
+                (gates[s.id].priority - profile.gate.priority) * PRIORITY_STEP_US,
+                int(profile.gate.overlap is not Overlap.ALLOW),
             )
-            for r, _, s in changed
+            for (_, _, s), profile in zip(changed, chosen, strict=True)
         ]
-        yield Query(self._reconfigure, rows=Rows("innnn", shifts))
+        yield Query(self._reconfigure, rows=Rows("innnnn", shifts))
         yield from self._job_inserts.tag_and_audit("update", [(r, s) for r, _, s in changed], command)
         changed_gates = [gates[saved.id] for _, _, saved in changed]
-        keyed = [(r, g) for (r, _, _), g in zip(changed, changed_gates, strict=True) if g.keyed or r.gate.keyed]
+        keyed = [
+            (r, profile.gate, g)
+            for (r, _, _), profile, g in zip(changed, chosen, changed_gates, strict=True)
+            if g.keyed or profile.gate.keyed
+        ]
         freed: set[bytes] = set()
-        for (row, _, _), gate in zip(changed, changed_gates, strict=True):
-            gate.overlap, gate.lim, gate.keyed = row.gate.overlap, row.gate.limit, row.gate.keyed
+        for (row, _, _), profile, gate in zip(changed, chosen, changed_gates, strict=True):
+            spec = profile.gate
+            gate.overlap, gate.lim, gate.keyed, gate.levels = spec.overlap, spec.limit, spec.keyed, profile.levels
             freed |= yield from self._job_states.enter_state(gate, row.state, now_us)
             gate.next_us = row.next_us
         freed |= yield from self._concurrency_keys.rekey(keyed)
@@ -211,19 +220,6 @@ class SaveJobsHandler:
         yield from self._gates.wake(changed_gates, now_us=now_us)
         yield from self._gates.save(changed_gates)
         return freed
-
-    def _number_lanes(self, keys: Sequence[str], lanes: dict[str, int]) -> Steps[dict[str, int]]:
-        """Return the numbers of all lanes. New lanes get the next numbers, one transaction at a time."""
-        if len(lanes) == len(keys):
-            return lanes
-        if self._mutex:
-            yield Query(self._mutex)
-            lanes = yield from self._job_lookup.lanes(keys)
-        [(highest,)] = yield Query(self._highest_lane)
-        missing = [key for key in keys if key not in lanes]
-        numbered = [(highest + 1 + i, key) for i, key in enumerate(missing)]
-        yield Query(self._add_lanes, rows=Rows("nt", numbered))
-        return lanes | {key: number for number, key in numbered}
 
     def delete(self, command: DeleteJob) -> Steps[None]:
         """See ``DeleteJob``."""
@@ -280,6 +276,20 @@ class SaveJobsHandler:
             (part.actor, part.now_us, ("trigger", row.namespace, row.name, run.id.hex()))
             for part, row, run in requested.values()
         )
+
+
+class _WantedProfiles:
+    """The profiles of the rows of a command. Many rows share their gate settings, so those are told by identity."""
+
+    def __init__(self, rows: Sequence[JobRow]) -> None:
+        shared = {(row.namespace, id(row.gate)): row.gate for row in rows}
+        ids = {key: profile_id(write_gate(gate)) for key, gate in {id(gate): gate for gate in shared.values()}.items()}
+        self._keys = {(namespace, key): (namespace, ids[key]) for namespace, key in shared}
+        self.gates = {self._keys[key]: gate for key, gate in shared.items()}
+
+    def select(self, found: Mapping[ProfileKey, Profile]) -> dict[tuple[str, int], Profile]:
+        """Return the profiles by namespace and the identity of the gate settings."""
+        return {key: found[profile_key] for key, profile_key in self._keys.items()}
 
 
 def _may_follow(text: str) -> bool:

@@ -36,8 +36,8 @@ def search_conditions(where: JobFilter, arg: Callable[[Any], str]) -> list[str]:
         pattern = arg(f'%"queue":"{_to_pattern(where.queue)}"%')
         default = " or (key like '{%' and key not like '%\"queue\":%')" if where.queue == "default" else ""
         tests.append(
-            f"g.lane in (select number from lane where key = {arg(where.queue)} "
-            f"or (key like '{{%' and key like {pattern}){default})"
+            "g.profile in (select p.number from profile as p where p.lane in (select number from lane "
+            f"where key = {arg(where.queue)} or (key like '{{%' and key like {pattern}){default}))"
         )
     return tests
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from chronos.errors import StoreBroken
-from chronos.store.sql.migrations import changes, initial, outcomes
+from chronos.store.sql.migrations import changes, initial, levels, outcomes
 from chronos.store.sql.query import Dialect
 
 
@@ -67,6 +67,7 @@ MIGRATIONS: Sequence[Migration] = (
         sqlite_minimum=5,
     ),
     Migration(version=10, minimum=2, common=changes.VERSION_10, sqlite_minimum=5),
+    Migration(version=11, minimum=2, common=levels.VERSION_11, sqlite=levels.VERSION_11_SQLITE, sqlite_minimum=5),
     Migration(version=12, minimum=2, common=outcomes.LAST_OUTCOMES_AND_DAYS, sqlite_minimum=5),
 )
 VERSION = MIGRATIONS[-1].version

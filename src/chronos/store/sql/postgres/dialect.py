@@ -47,6 +47,9 @@ class PostgresDialect:
     def within(self, column: str, number: int) -> str:
         return f"{column} = any(${number})"
 
+    def profiles_of(self, profile: str, number: int) -> str:
+        return f"{profile}.number = any(array(select h.profile from gate as h where h.job = any(${number})))"
+
     def among(self, column: str, query: str) -> str:
         return f"{column} = any(array({query}))"
 
@@ -62,11 +65,11 @@ class PostgresDialect:
     def tie_breaker(self, column: str) -> str:
         return ""
 
-    def lock(self) -> str:
-        return "for update"
+    def lock(self, table: str = "") -> str:
+        return f"for update of {table}" if table else "for update"
 
-    def lock_or_skip(self) -> str:
-        return "for update skip locked"
+    def lock_or_skip(self, table: str = "") -> str:
+        return f"{self.lock(table)} skip locked"
 
     def name_contains(self, job: str, text: str, arg: Callable[[str], str]) -> str:
         pattern = re.sub(r"([\\%_])", r"\\\1", text)

@@ -35,7 +35,7 @@ from chronos.store.sql.query import Dialect, Query, Rows, Steps
 _HAS_QUEUE_BIT, _HAS_FOLLOWERS_BIT = 1, 2  # what a settlement has to do next
 _STATUS = {int(status): status for status in Status}
 _HISTORY_COLUMNS = """id, job, version, cause, scheduled_us, status, code, message, owner, token, attempt, admitted_us,
-    started_us, attempt_us, finished_us, detail"""
+    started_us, attempt_us, finished_us, detail, levels"""
 
 
 class PostgresHotPath:
@@ -44,7 +44,7 @@ class PostgresHotPath:
     def __init__(self, d: Dialect) -> None:
         self._admit = f"""
             with d as materialized (
-                {decisions_sql(d.rows(4, ADMIT_ROW_COLUMNS))} and g.job = any($4)
+                {decisions_sql(d.rows(4, ADMIT_ROW_COLUMNS))} and g.job = any($4) and {d.profiles_of("p", 4)}
                 order by g.job for update of g skip locked
             ),
             moved as (update gate as g set {batch_gate_update_sql("g")} from d where g.job = any($4) and g.job = d.job),
@@ -137,7 +137,7 @@ def _settle(d: Dialect, condition: str) -> str:
             where {condition} and a.id = any($1) and a.id = i.id and a.token = i.token and a.status = {RUNNING}
             returning a.id, a.job, a.version, a.cause, a.scheduled_us, i.status, i.code, i.message, a.owner,
                 a.token, a.attempt, a.admitted_us, a.started_us, a.attempt_us, i.finished_us,
-                coalesce(i.detail, a.detail) as detail, a.key
+                coalesce(i.detail, a.detail) as detail, a.levels, a.key
         ), kept as (
             insert into history ({_HISTORY_COLUMNS}, number)
             select {_HISTORY_COLUMNS}, number from ended left join (select job, number from locked) as l using (job)

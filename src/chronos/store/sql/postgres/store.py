@@ -12,8 +12,10 @@ from uuid import UUID
 
 import asyncpg
 
+from chronos.core.config import resolve_settings
+from chronos.core.settings.gate_profile import longest_retention_us
 from chronos.errors import ChronosError, Invalid, StoreUnavailable
-from chronos.store.commands import Command, Enqueue, SaveJobs
+from chronos.store.commands import Command, Enqueue, SaveJobs, SetDefaults
 from chronos.store.commands.validation import check_storable, lone_surrogate_error
 from chronos.store.contract import Hint
 from chronos.store.enqueued_items import ENQUEUE_ITEM, Statement, write_item
@@ -130,6 +132,11 @@ class PostgresStore(SqlStore):
             )
             self._write_connections.append(writer)
             self._group_commits.append(GroupCommit(begin_in_task(writer.run), on_commit=self._notify_commit_listeners))
+        try:
+            await self._profile_gates()
+        except BaseException:
+            await self.close()
+            raise
 
     async def _prepare_database(self) -> None:
         """Check the way to the database and the database itself, and migrate its schema."""
@@ -208,7 +215,7 @@ class PostgresStore(SqlStore):
     async def apply(self, command: Command[R]) -> R:
         """See ``Store.apply``. Rows of ``Admit`` and ``Settle`` may use different connections."""
         check_storable(command)
-        if isinstance(command, SaveJobs):
+        if isinstance(command, SaveJobs | SetDefaults):
             await self._raise_longest_retention(command)
         if not self._group_commits:
             raise StoreUnavailable("the store is not open; open it first")
@@ -234,9 +241,13 @@ class PostgresStore(SqlStore):
         args = (item, ENQUEUE_ITEM, execution, write_item(command), command.now_us, schema, hint)
         return Statement(_INSERT_ENQUEUED.format(schema=schema), args)
 
-    async def _raise_longest_retention(self, command: SaveJobs) -> None:
-        """Before a job is saved that keeps its history longest, make sure that no partition is dropped too early."""
-        longest_us = max((row.gate.keep_age_us for row in command.rows), default=0)
+    async def _raise_longest_retention(self, command: SaveJobs | SetDefaults) -> None:
+        """Before a change that keeps history longer than ever, make sure that no partition is dropped too early."""
+        if isinstance(command, SaveJobs):
+            gates = {id(row.gate): row.gate for row in command.rows}
+            longest_us = max(map(longest_retention_us, gates.values()), default=0)
+        else:
+            longest_us = resolve_settings(command.settings).keep_age_us
         if longest_us > self._longest_retention_us:
             await self._run_on_reader(lambda connection: partitions.raise_longest_retention(connection, longest_us))
             self._longest_retention_us = max(self._longest_retention_us, longest_us)

@@ -46,6 +46,9 @@ class SqliteDialect:
     def within(self, column: str, number: int) -> str:
         return "true"
 
+    def profiles_of(self, profile: str, number: int) -> str:
+        return "true"
+
     def among(self, column: str, query: str) -> str:
         return f"{column} in ({query})"
 
@@ -62,10 +65,10 @@ class SqliteDialect:
     def tie_breaker(self, column: str) -> str:
         return f", {column}"
 
-    def lock(self) -> str:
+    def lock(self, table: str = "") -> str:
         return ""
 
-    def lock_or_skip(self) -> str:
+    def lock_or_skip(self, table: str = "") -> str:
         return ""
 
     def name_contains(self, job: str, text: str, arg: Callable[[str], str]) -> str:

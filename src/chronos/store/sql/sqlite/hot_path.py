@@ -51,9 +51,9 @@ _CAUSE = CLAIMED_COLUMNS.split(", ").index("cause")
 _STATUS = {int(status): status for status in Status}
 _format_history_insert = """
     insert into history (id, job, version, cause, scheduled_us, status, code, message, owner, token, attempt,
-    admitted_us, started_us, attempt_us, finished_us, detail, number)
+    admitted_us, started_us, attempt_us, finished_us, detail, number, levels)
     select a.id, a.job, a.version, a.cause, a.scheduled_us, {status}, {code}, {message}, a.owner, a.token, a.attempt,
-    a.admitted_us, a.started_us, a.attempt_us, {finished_us}, {detail}, {number}""".format
+    a.admitted_us, a.started_us, a.attempt_us, {finished_us}, {detail}, {number}, a.levels""".format
 
 
 class SqliteHotPath:
@@ -240,7 +240,8 @@ def build_temp_views_sql(d: Dialect) -> str:
     )
     return f"""
         create temp table chronos_admitted (id blob, job blob, scheduled_us int, next_us int, rank int, status int,
-            token int, version int, lane int, exclusive int, code text, ran_us int);
+            token int, version int, lane int, exclusive int, code text, levels int,
+            ran_us int);
         create temp view chronos_admitting as select null as node, null as now_us, null as request, null as rows;
         create temp trigger chronos_admit instead of insert on chronos_admitting begin
             delete from chronos_admitted;

@@ -88,6 +88,7 @@ class SqliteStore(SqlStore):
         self._checkpointer = Checkpointer(self.path)
         try:
             await self._run_on_writer(partial(self._open_file, self.path))
+            await self._profile_gates()
         except BaseException:
             await self.close()
             raise
