@@ -1,10 +1,9 @@
 """Rules for admission and ranking. The SQL of every store must decide as ``admit`` does."""
 
-from dataclasses import dataclass
 from enum import IntEnum
 
 from chronos.core.concurrency_key import key_limit
-from chronos.core.config import UNLIMITED, EffectiveSettings, Overlap
+from chronos.core.config import UNLIMITED, Definition, EffectiveSettings, Overlap
 from chronos.core.execution import Cause
 
 PRIORITY_STEP_US = 60_000_000  # one step of priority equals one minute of waiting, so nothing starves
@@ -20,8 +19,7 @@ class AdmissionVerdict(IntEnum):
     REFUSE = 5  # requested, but the queue is full: the caller may try again
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GateSpec:
+class GateSpec(Definition, frozen=True, kw_only=True, tag="fixed"):
     """The settings that a job's gate needs to admit, rank and place executions."""
 
     overlap: Overlap = Overlap.SKIP

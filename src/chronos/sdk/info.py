@@ -1,7 +1,7 @@
 """Values that the SDK returns about jobs and runs: snapshots that never change."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import lru_cache
 from types import MappingProxyType
@@ -11,6 +11,7 @@ from chronos.core.calendar import from_us
 from chronos.core.execution import Execution, Span, Status
 from chronos.core.execution_detail import Detail
 from chronos.core.execution_report import TaskReport, to_status_name
+from chronos.core.settings.levels import Levels
 from chronos.core.task_group import TaskState
 from chronos.errors import ChronosError
 from chronos.runners.python.context import MissedSpan, missed_span
@@ -96,6 +97,7 @@ class RunInfo:
     - ``held``: True while the run waits because the job is paused.
     - ``asked_because``: the reason that was given with the request.
     - ``upstream``: the ids of the runs that it follows.
+    - ``settings``: the numbers of the server's defaults and of the namespace's settings that it was admitted under.
     - ``report``: what hooks receive about a run that is over: the outcome of each task. None in lists.
     """
 
@@ -125,6 +127,7 @@ class RunInfo:
     held: bool = False
     asked_because: str | None = None
     upstream: tuple[str, ...] = ()
+    settings: dict[str, int] = field(default_factory=dict)
     report: dict[str, Any] | None = None
 
     @property
@@ -254,6 +257,7 @@ def to_run_fields(
         "wakes_at": _to_datetime(execution.wake_us),
         "held": bool(execution.held),
         "asked_because": detail.reason,
+        "settings": Levels.unpack(execution.levels)._asdict(),
         "upstream": tuple(id_text(bytes.fromhex(one)) for one in detail.upstream),
     }
 

@@ -75,6 +75,7 @@ def read_run_info(execution: JsonObject) -> RunInfo:
         held=execution.get("held", False),
         asked_because=execution.get("asked_because"),
         upstream=tuple(execution.get("upstream", ())),
+        settings=dict(execution.get("settings", {})),
         report=execution.get("report"),
     )
 

@@ -137,6 +137,7 @@ class JobService:
         A paused job has those that would run if it were resumed now, a disabled one has none.
         """
         job = await self.get(ref, namespace)
+        ensure_readable(job.spec)
         next_us = find_next_run_us(job, self._clock.now_us())
         if next_us is None:
             return ()

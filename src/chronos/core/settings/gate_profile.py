@@ -17,7 +17,7 @@ from chronos.core.lane import list_functions, make_lane
 _GATE_FIELDS = ("overlap", "priority", "concurrency", "retention", "queue", "queue_max", "placement")
 
 
-class GateSettings(Definition, frozen=True, kw_only=True):
+class GateSettings(Definition, frozen=True, kw_only=True, tag="inherited"):
     """What a job sets of the settings that its gate needs, and the functions that it runs. The rest is inherited."""
 
     settings: Settings = NOTHING_SET

@@ -68,7 +68,7 @@ class StoreFixture:
 
     def build_job_row(self, name: str = "job", **options: Any) -> JobRow:
         """Build a job to save from fields of ``GateSpec``, ``JobSpec`` and ``JobRow``."""
-        names = {f for f in GateSpec.__dataclass_fields__ if f in options}
+        names = {f for f in GateSpec.__struct_fields__ if f in options}
         gate = {f: options.pop(f) for f in names}
         if gate.get("overlap", Overlap.SKIP) is Overlap.ALLOW:
             gate.setdefault("limit", 0)
