@@ -117,7 +117,9 @@ class NoOverlapCheck(Mutant):
     async def apply(self, command: Command[Any]) -> Any:
         if isinstance(command, SaveJobs):
             rows = tuple(
-                structs.replace(row, gate=replace(resolve_gate(row.gate), overlap=Overlap.ALLOW, limit=UNLIMITED))
+                structs.replace(
+                    row, gate=structs.replace(resolve_gate(row.gate), overlap=Overlap.ALLOW, limit=UNLIMITED)
+                )
                 for row in command.rows
             )
             return await self._store.apply(replace(command, rows=rows))
